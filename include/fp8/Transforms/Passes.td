@@ -1,0 +1,156 @@
+//===- Passes.td - passes of fp8-opt ---*- tablegen -*-===//
+//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// In the order in which the pipeline fp8-compile runs them.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef FP8_TRANSFORMS_PASSES_TD
+#define FP8_TRANSFORMS_PASSES_TD
+
+include "mlir/Pass/PassBase.td"
+
+def FP8SetTargetPass : Pass<"fp8-set-target", "::mlir::ModuleOp"> {
+  let summary = "names the target that costs and workspaces are taken from";
+  let description = [{
+    Sets the module attribute `fp8.target`. Every later pass reads it; a module without it is planned for `cpu`. An
+    unknown name is an error that lists the known ones.
+  }];
+  let options = [Option<"target", "target", "std::string", "\"cpu\"", "cpu or h200">];
+}
+
+def FP8BuildBackwardPass : Pass<"fp8-build-backward", "::mlir::ModuleOp"> {
+  let summary = "differentiates a forward function into an fp8.step";
+  let description = [{
+    Requires a function without an `fp8.step`, whose ops implement `DifferentiableOpInterface` where a gradient
+    passes through them. Appends one argument a differentiable result (its gradient, marked `fp8.tangent`, named
+    `d_` and the result's name) and one result a floating-point argument that is not marked `fp8.frozen`,
+    `fp8.state` or of an FP8 type (its gradient, in argument order). The old body becomes the forward region, the
+    adjoints in reverse order the backward region, which uses forward values directly. Functions that already hold a
+    step, and functions named in no `function` option that have only state operations (`end_of_step`), are left alone.
+    Where an argument marked `fp8.state` belongs to a `delayed` recipe and the module has no `end_of_step`, that
+    function is added: it updates each scale from its history.
+  }];
+  let options = [Option<"function", "function", "std::string", "\"\"", "differentiate only this function">];
+  let dependentDialects = ["::mlir::fp8::FP8Dialect", "::mlir::arith::ArithDialect", "::mlir::math::MathDialect"];
+}
+
+def FP8ExpandRecipesPass : Pass<"fp8-expand-recipes", "::mlir::ModuleOp"> {
+  let summary = "writes linears and their gradients out as amax, scale, cast and matmul";
+  let description = [{
+    Replaces `fp8.linear`, `fp8.linear_dgrad` and `fp8.linear_wgrad`. A value that is cast twice alike (same group,
+    format, rule) is cast once: in the backward region an equal cast of the forward region is used directly, which
+    makes it a candidate for saving. Transposes are inserted only where bytes must move for the scale to fit; dims are
+    otherwise exchanged with `fp8.permute`, a view. With a `delayed` recipe the scale is the state argument and the
+    amax is pushed.
+  }];
+  let dependentDialects = ["::mlir::fp8::FP8Dialect", "::mlir::arith::ArithDialect"];
+}
+
+def FP8AnnotateLivenessPass : Pass<"fp8-annotate-liveness", "::mlir::ModuleOp"> {
+  let summary = "writes the live range of each alias class into attributes";
+  let description = [{
+    For tests: each op of a program gets `fp8.index` (its position), each op that makes an alias class
+    `fp8.live = [first, last]` per result root (positions of the producer and of the last use, views followed; the
+    position after the last op where the value leaves the function) and `fp8.bytes`.
+  }];
+}
+
+def FP8AnnotateCostPass : Pass<"fp8-annotate-cost", "::mlir::ModuleOp"> {
+  let summary = "writes the cost of each op into attributes";
+  let description = [{
+    For tests: `fp8.cost`, a dictionary of flops by type, bytes read, written and sent, scratch bytes, `recompute`
+    (free, yes, priced or never), and `ns`, the estimate on the module's target.
+  }];
+}
+
+def FP8SelectSavedPass : Pass<"fp8-select-saved", "::mlir::ModuleOp"> {
+  let summary = "chooses what is kept for backward and what is computed again";
+  let description = [{
+    Requires joint IR without linears. Makes the residuals of each `fp8.step` explicit and clones what is recomputed
+    into the backward region, behind `fp8.remat_barrier`, before its first use. Policies:
+
+    * `save-all`: every forward value that the backward region reads is kept;
+    * `recompute-all`: arguments and values marked `fp8.checkpoint` are kept, everything else is computed again, once
+      a use region, just in time;
+    * `op-list`: the results of the listed ops are kept where the backward region reads them; option `ops=a+b+c`, by
+      default `fp8.matmul+fp8.opaque+fp8.reduce_scatter+fp8.reduce+fp8.amax+math.absf` (torchtitan's list at the time
+      of its report #820, in this dialect's names: matmuls, attention, reduce-scatter, max and abs);
+      `ops=default-abs` takes one name out, `default+x` adds one;
+    * `min-cut`: the fewest bytes across the border, with PyTorch's weights (bytes times 1.1 to the distance from the
+      backward region, doubled where a value would otherwise fuse into its users, nothing for arguments) and its bans
+      (matmuls, reductions, collectives, opaque ops are not recomputed);
+    * `auto`: the fastest plan whose true peak is within `budget`; without one, the fastest, then the lowest peak.
+
+    What may never be recomputed is always kept. `fp8.policy` overrides, per value. A budget that cannot be met is an
+    error with the smallest feasible peak and the five largest contributors.
+  }];
+  let options = [
+    Option<"policy", "policy", "std::string", "\"auto\"", "save-all, recompute-all, op-list, min-cut or auto">,
+    Option<"budget", "budget", "std::string", "\"\"", "limit on peak_bytes: a number with an optional KiB, MiB, GiB, KB, MB, GB">,
+    Option<"deviceMemory", "device-memory", "std::string", "\"\"", "limit on resident plus arena bytes, same form">,
+    Option<"ops", "ops", "std::string", "\"\"", "the list of op-list">,
+    Option<"fuse", "fuse", "std::string", "\"default\"", "default or none, as in fp8-form-kernels">
+  ];
+  let dependentDialects = ["::mlir::fp8::FP8Dialect"];
+}
+
+def FP8FormKernelsPass : Pass<"fp8-form-kernels", "::mlir::ModuleOp"> {
+  let summary = "groups ops into fp8.kernel regions, the units that run";
+  let description = [{
+    Puts every op that executes into an `fp8.kernel`. With `fuse=default`, chains that one pass over memory can do
+    become one kernel: elementwise ops, broadcasts, casts, reductions whose groups lie within the rows a kernel holds
+    at a time, and any reduction or transpose at its end. `fuse=none` gives one kernel an op. Views are cloned into
+    the kernels that read through them.
+  }];
+  let options = [Option<"fuse", "fuse", "std::string", "\"default\"", "default or none">];
+  let dependentDialects = ["::mlir::fp8::FP8Dialect"];
+}
+
+def FP8SchedulePass : Pass<"fp8-schedule", "::mlir::ModuleOp"> {
+  let summary = "orders kernels for the lowest peak";
+  let description = [{
+    Keeps the best of the program order and of list schedules. A recomputation runs as late as its first use allows.
+  }];
+}
+
+def FP8InsertFreesPass : Pass<"fp8-insert-frees", "::mlir::ModuleOp"> {
+  let summary = "puts fp8.free directly after the last use of each alias class";
+  let description = [{
+    After the wait, for what a collective in flight uses. Results of the step and arguments are never freed. A value
+    that is never used is freed directly after its producer.
+  }];
+  let dependentDialects = ["::mlir::fp8::FP8Dialect"];
+}
+
+def FP8PlacePass : Pass<"fp8-place", "::mlir::ModuleOp"> {
+  let summary = "gives every buffer an offset in one arena";
+  let description = [{
+    Sets `offsets` and `workspace_offset` of each kernel, multiples of 256, and on the function `fp8.arena_bytes`.
+    The best of several greedy orders.
+  }];
+}
+
+def FP8CheckPlanPass : Pass<"fp8-check-plan", "::mlir::ModuleOp"> {
+  let summary = "checks a plan, with no code shared with the passes that made it";
+  let description = [{
+    On planned or placed IR: no use after free, no double free, no leak (everything the step allocates but its results
+    is freed), no free of an argument, waits before use and before frees of what a collective uses; on placed IR also:
+    offsets aligned, live buffers disjoint, everything inside `fp8.arena_bytes`, results of the caller not in the
+    arena. Each violation is an error at its op.
+  }];
+}
+
+def FP8LowerToCPUPass : Pass<"fp8-lower-to-cpu", "::mlir::ModuleOp"> {
+  let summary = "generates LLVM dialect functions for the loop and state kernels";
+  let description = [{
+    Requires placed IR. Each `loop` and `state` kernel becomes a function `void (ptr args)` in the LLVM dialect,
+    vectorised, in the summation order of `docs/architecture.md`; equal kernels share one function. Matmuls become
+    commands of the runtime.
+  }];
+  let dependentDialects = ["::mlir::LLVM::LLVMDialect", "::mlir::scf::SCFDialect", "::mlir::arith::ArithDialect",
+    "::mlir::vector::VectorDialect", "::mlir::func::FuncDialect"];
+}
+
+#endif // FP8_TRANSFORMS_PASSES_TD

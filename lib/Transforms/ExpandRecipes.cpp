@@ -1,0 +1,37 @@
+//===- ExpandRecipes.cpp - fp8-expand-recipes ---*- C++ -*-===//
+//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Writes linears and their gradients out as amax, scale, cast and matmul.
+//
+//===----------------------------------------------------------------------===//
+
+#include "fp8/Dialect/FP8/IR/FP8.h"
+#include "fp8/Transforms/Passes.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+namespace mlir::fp8 {
+#define GEN_PASS_DEF_FP8EXPANDRECIPESPASS
+#include "fp8/Transforms/Passes.h.inc"
+} // namespace mlir::fp8
+
+using namespace mlir;
+using namespace mlir::fp8;
+
+namespace {
+
+struct ExpandRecipesPass : fp8::impl::FP8ExpandRecipesPassBase<ExpandRecipesPass> {
+  using FP8ExpandRecipesPassBase::FP8ExpandRecipesPassBase;
+
+  void runOnOperation() override {
+    getOperation().emitError("fp8-expand-recipes is not written yet");
+    signalPassFailure();
+  }
+};
+
+} // namespace
