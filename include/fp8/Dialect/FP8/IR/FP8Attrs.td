@@ -41,8 +41,8 @@ def FP8_Pow2 : FP8_Enum<"Pow2", "rounding of a scale to a power of two", [
 def FP8_Pow2Attr : FP8_EnumAttr<FP8_Pow2, "pow2">;
 
 def FP8_Division : FP8_Enum<"Division", "precision of the division in a scale", [
-  I32EnumAttrCase<"F32", 0, "f32">,
-  I32EnumAttrCase<"F64", 1, "f64">]>;
+  I32EnumAttrCase<"F32", 0, "single">,
+  I32EnumAttrCase<"F64", 1, "double">]>;
 def FP8_DivisionAttr : FP8_EnumAttr<FP8_Division, "division">;
 
 def FP8_NonFinite : FP8_Enum<"NonFinite", "what a non-finite amax does to its scale", [

@@ -42,7 +42,7 @@ def FP8_ScaleOp : FP8_Op<"scale", [Pure, AllTypesMatch<["amax", "result"]>]> {
     4. `s = rn(s * 2^-margin)`; an infinite `s` becomes FLT_MAX;
     5. `pow2 = floor` clears the mantissa of `s`; `ceil` gives the next power of two that is not below `s`.
 
-    torchao's rule is `eps = 1e-12, division = f64`; TransformerEngine's `eps = 0, division = f32`. Stop-gradient.
+    torchao's rule is `eps = 1e-12, division = double`; TransformerEngine's `eps = 0, division = single`. Stop-gradient.
 
     * (C1) `format` is f8E4M3FN or f8E5M2;
     * (C2) `eps` is finite and not negative;
@@ -50,7 +50,7 @@ def FP8_ScaleOp : FP8_Op<"scale", [Pure, AllTypesMatch<["amax", "result"]>]> {
 
     Example:
     ```mlir
-    %s = fp8.scale %m format = f8E4M3FN {eps = 1.0e-12 : f64, division = #fp8.division<f64>} : tensor<64x1xf32>
+    %s = fp8.scale %m format = f8E4M3FN {eps = 1.0e-12 : f64, division = #fp8.division<double>} : tensor<64x1xf32>
     ```
   }];
   let arguments = (ins FP8_F32Tensor:$amax, TypeAttr:$format,
