@@ -22,7 +22,9 @@ class FP8_Enum<string name, string summary, list<I32EnumAttrCase> cases>
   let genSpecializedAttr = 0;
 }
 class FP8_EnumAttr<I32EnumAttr enum, string attrMnemonic>
-    : EnumAttr<FP8_Dialect, enum, attrMnemonic>;
+    : EnumAttr<FP8_Dialect, enum, attrMnemonic> {
+  let assemblyFormat = "`<` $value `>`";
+}
 
 def FP8_ScaleLayout : FP8_Enum<"ScaleLayout", "how block scales lie in memory", [
   I32EnumAttrCase<"Compact", 0, "compact">,
