@@ -15,7 +15,7 @@ class FP8_LinearBase<string mnemonic, string first, string second, list<Trait> t
     : FP8_Op<mnemonic, !listconcat([DeclareOpInterfaceMethods<MemoryEffectsOpInterface>], traits)> {
   let results = (outs FP8_HighTensor:$result);
   let assemblyFormat = "$" # first # " `,` $" # second # [{ (`state` `(` $state^ `:` type($state) `)`)?
-    $recipe attr-dict `:` type($}] # first # ") `,` type($" # second # ") `->` type($result)";
+    `recipe` $recipe attr-dict `:` type($}] # first # ") `,` type($" # second # ") `->` type($result)";
   let hasVerifier = 1;
 }
 
@@ -38,7 +38,7 @@ def FP8_LinearOp : FP8_LinearBase<"linear", "x", "w", [
 
     Example:
     ```mlir
-    %y = fp8.linear %x, %w #fp8.recipe<rowwise> : tensor<64x32xbf16>, tensor<48x32xbf16> -> tensor<64x48xbf16>
+    %y = fp8.linear %x, %w recipe<rowwise> : tensor<64x32xbf16>, tensor<48x32xbf16> -> tensor<64x48xbf16>
     ```
   }];
   let arguments = (ins FP8_HighTensor:$x, FP8_HighTensor:$w, Variadic<FP8_F32Tensor>:$state, FP8_RecipeAttr:$recipe);
@@ -55,7 +55,7 @@ def FP8_LinearDgradOp : FP8_LinearBase<"linear_dgrad", "dy", "w"> {
 
     Example:
     ```mlir
-    %dx = fp8.linear_dgrad %dy, %w #fp8.recipe<rowwise> : tensor<64x48xbf16>, tensor<48x32xbf16> -> tensor<64x32xbf16>
+    %dx = fp8.linear_dgrad %dy, %w recipe<rowwise> : tensor<64x48xbf16>, tensor<48x32xbf16> -> tensor<64x32xbf16>
     ```
   }];
   let arguments = (ins FP8_HighTensor:$dy, FP8_HighTensor:$w, Variadic<FP8_F32Tensor>:$state, FP8_RecipeAttr:$recipe);
@@ -72,7 +72,7 @@ def FP8_LinearWgradOp : FP8_LinearBase<"linear_wgrad", "dy", "x"> {
 
     Example:
     ```mlir
-    %dw = fp8.linear_wgrad %dy, %x #fp8.recipe<rowwise> : tensor<64x48xbf16>, tensor<64x32xbf16> -> tensor<48x32xbf16>
+    %dw = fp8.linear_wgrad %dy, %x recipe<rowwise> : tensor<64x48xbf16>, tensor<64x32xbf16> -> tensor<48x32xbf16>
     ```
   }];
   let arguments = (ins FP8_HighTensor:$dy, FP8_HighTensor:$x, Variadic<FP8_F32Tensor>:$state, FP8_RecipeAttr:$recipe);
