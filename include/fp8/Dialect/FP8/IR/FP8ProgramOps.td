@@ -11,7 +11,7 @@
 
 include "fp8/Dialect/FP8/IR/FP8OpBase.td"
 
-def FP8_StepOp : FP8_Op<"step", [RecursiveMemoryEffects, NoRegionArguments, SingleBlock]> {
+def FP8_StepOp : FP8_Op<"step", [RecursiveMemoryEffects, SingleBlock]> {
   let summary = "a forward and a backward pass, with what is kept between them";
   let description = [{
     The forward region yields the step's forward results and its residuals; the backward region has one block argument
