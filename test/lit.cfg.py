@@ -1,0 +1,57 @@
+# ===- lit.cfg.py - how the tests run ---------------------------------------=== #
+#
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# Suffixes, substitutions and features of every test below this folder. Paths
+# come from lit.site.cfg.py, which CMake writes into the build folder.
+#
+# ===------------------------------------------------------------------------=== #
+
+import os
+import subprocess
+
+import lit.formats
+
+config.name = "fp8-opt"
+config.test_format = lit.formats.ShTest(execute_external=False)
+# A folder of Python tests adds ".py" in a lit.local.cfg of its own.
+config.suffixes = [".mlir", ".test"]
+config.excludes = ["Inputs", "CMakeLists.txt", "lit.cfg.py", "lit.site.cfg.py"]
+config.test_source_root = os.path.dirname(__file__)
+config.test_exec_root = os.path.join(config.fp8_obj_root, "test")
+
+# The tools of this build come first, then those of LLVM (FileCheck, not).
+config.environment["PATH"] = os.pathsep.join(
+    [config.fp8_tools_dir, config.llvm_tools_dir, config.environment.get("PATH", "")]
+)
+# A variable of FileCheck is forgotten at the next label unless its name starts with '$'.
+config.environment["FILECHECK_OPTS"] = "-enable-var-scope"
+for name in ["ASAN_OPTIONS", "UBSAN_OPTIONS", "LSAN_OPTIONS", "CUDA_HOME", "XDG_CACHE_HOME"]:
+    if name in os.environ:
+        config.environment[name] = os.environ[name]
+
+# FP8_VERIFY_ROUNDTRIP=1 runs the whole suite with every input also sent through text and bytecode and back.
+opt = os.path.join(config.fp8_tools_dir, "fp8-opt")
+if os.environ.get("FP8_VERIFY_ROUNDTRIP") == "1":
+    opt += " --verify-roundtrip"
+word = r"(?<![\w/.%-]){}(?![\w/.-])"
+config.substitutions.append((word.format("fp8-opt"), opt))
+config.substitutions.append((word.format("fp8-run"), os.path.join(config.fp8_tools_dir, "fp8-run")))
+config.substitutions.append(("%python", config.fp8_python))
+config.substitutions.append(("%fp8_src_root", config.fp8_src_root))
+config.substitutions.append(("%fp8_obj_root", config.fp8_obj_root))
+config.substitutions.append(("%llvm_tools_dir", config.llvm_tools_dir))
+
+
+def has_module(name):
+    """Whether the Python of the tests finds a module; importing it would cost seconds for torch."""
+    check = "import importlib.util, sys; sys.exit(importlib.util.find_spec(sys.argv[1]) is None)"
+    return subprocess.run([config.fp8_python, "-c", check, name]).returncode == 0
+
+
+for module in ["numpy", "ml_dtypes", "torch"]:
+    if has_module(module):
+        config.available_features.add(module)
+cuda = os.environ.get("CUDA_HOME", "/usr/local/cuda")
+if os.path.exists(os.path.join(cuda, "bin", "ptxas")):
+    config.available_features.add("cuda-toolkit")
