@@ -23,7 +23,9 @@ enum class Recompute {
 
 /// The work of one op, unfused.
 struct OpCost {
-  int64_t flopsF8 = 0;      ///< multiply-adds count twice; matmuls with FP8 operands
+  int64_t flopsF8 = 0;      ///< multiply-adds count twice; matmuls with FP8 operands, one scale a tensor
+  int64_t flopsF8Row = 0;   ///< matmuls with FP8 operands, a scale a row and a column
+  int64_t flopsF8Block = 0; ///< matmuls with FP8 operands, block scales
   int64_t flopsBF16 = 0;    ///< matmuls with bf16 operands
   int64_t flopsF32 = 0;     ///< everything elementwise, reductions, f32 matmuls
   int64_t bytesRead = 0;    ///< from memory, each operand once

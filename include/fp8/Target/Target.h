@@ -1,0 +1,61 @@
+//===- Target.h - rates and sizes of the machines we plan for ---*- C++ -*-===//
+//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The numbers that turn the work of an op (fp8/Interfaces/CostOpInterface.h)
+// into an estimate of time, and the sizes that a plan counts beside tensors.
+// One table; nothing else in the compiler knows the speed of a machine.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef FP8_TARGET_TARGET_H
+#define FP8_TARGET_TARGET_H
+
+#include "fp8/Interfaces/CostOpInterface.h"
+
+namespace mlir::fp8 {
+
+/// One machine. Rates are what well written code reaches, not what a data sheet
+/// promises.
+struct Target {
+  StringRef name;
+  /// True where the numbers were written by a calibration run on the machine
+  /// itself. Every report says so if not.
+  bool calibrated;
+  /// Bytes read plus bytes written, a second, of a large copy.
+  double copyBytesPerSecond;
+  /// Floating-point operations a second (a multiply-add counts as two) of a
+  /// large matmul, by the scaling of its FP8 operands and by element type; f32
+  /// is also the rate of everything elementwise.
+  double flopsF8Tensor, flopsF8Row, flopsF8Block, flopsBF16, flopsF32;
+  /// A collective takes linkLatencySeconds plus the bytes a rank receives over
+  /// linkBytesPerSecond.
+  double linkBytesPerSecond, linkLatencySeconds;
+  /// What starting one kernel costs where nothing hides it.
+  double launchSeconds;
+  /// Workspace of each matmul, counted in the plan while it runs.
+  int64_t matmulWorkspaceBytes;
+  /// Rows of an iteration space that one kernel holds at a time: a reduction
+  /// within so many rows may be consumed in the kernel that makes it. At least
+  /// 128, the rows of a 128x128 block.
+  int64_t kernelRowTile;
+};
+
+/// All targets, in the order in which error messages list them.
+ArrayRef<Target> getTargets();
+
+/// The target called `name`, or null.
+const Target *findTarget(StringRef name);
+
+/// The target that the module around `op` names in `fp8.target`; `cpu` where it
+/// names none. Null after an error at the module where the name is unknown or
+/// is no string.
+const Target *getTargetOf(Operation *op);
+
+/// Seconds that `cost` takes on `target`: the longer of computing and moving
+/// memory, then the link, then one launch. A view (Recompute::Free) takes none.
+double estimateSeconds(const Target &target, const OpCost &cost);
+
+} // namespace mlir::fp8
+
+#endif // FP8_TARGET_TARGET_H
