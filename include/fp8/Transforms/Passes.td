@@ -27,7 +27,7 @@ def FP8BuildBackwardPass : Pass<"fp8-build-backward", "::mlir::ModuleOp"> {
     passes through them. Appends one argument a differentiable result (its gradient, marked `fp8.tangent`, named
     `d_` and the result's name) and one result a floating-point argument that is not marked `fp8.frozen`,
     `fp8.state` or of an FP8 type (its gradient, in argument order). The old body becomes the forward region, the
-    adjoints in reverse order the backward region, which uses forward values directly. Functions that already hold a
+    adjoints in reverse order the backward region, which reads forward values as residuals. Functions that already hold a
     step, and functions named in no `function` option that have only state operations (`end_of_step`), are left alone.
     Where an argument marked `fp8.state` belongs to a `delayed` recipe and the module has no `end_of_step`, that
     function is added: it updates each scale from its history.
@@ -40,7 +40,7 @@ def FP8ExpandRecipesPass : Pass<"fp8-expand-recipes", "::mlir::ModuleOp"> {
   let summary = "writes linears and their gradients out as amax, scale, cast and matmul";
   let description = [{
     Replaces `fp8.linear`, `fp8.linear_dgrad` and `fp8.linear_wgrad`. A value that is cast twice alike (same group,
-    format, rule) is cast once: in the backward region an equal cast of the forward region is used directly, which
+    format, rule) is cast once: in the backward region an equal cast of the forward region is read as a residual, which
     makes it a candidate for saving. Transposes are inserted only where bytes must move for the scale to fit; dims are
     otherwise exchanged with `fp8.permute`, a view. With a `delayed` recipe the scale is the state argument and the
     amax is pushed.

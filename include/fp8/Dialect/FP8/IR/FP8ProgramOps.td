@@ -16,8 +16,9 @@ def FP8_StepOp : FP8_Op<"step", [RecursiveMemoryEffects, SingleBlock]> {
   let description = [{
     The forward region yields the step's forward results and its residuals; the backward region has one block argument
     a residual and yields the backward results. The results of the op are the forward results, then the backward ones.
-    Both regions may use values of the enclosing function (arguments). Before planning the backward region may also
-    use values of the forward region directly; after `fp8-select-saved` only through residuals.
+    Both regions may use values of the enclosing function (arguments). A value of the forward region reaches the
+    backward region only as a residual, as SSA wants it between sibling regions: before `fp8-select-saved` the
+    residuals are all the forward values that the backward region reads, after it those that are kept.
 
     * (C1) each region has one block, ended by `fp8.yield`; the forward block has no arguments;
     * (C2) the backward block's arguments have the types of the forward yield's residuals, in order;
