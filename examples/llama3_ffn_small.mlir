@@ -1,0 +1,64 @@
+// python3 examples/gen.py --layers=4 --kind=ffn --tokens=512 --dim=512 --ffn=1792 --recipe=rowwise
+// 4 feed-forward layers with residual: h = x + w2(silu(w1(x)) * w3(x)), forward only.
+
+func.func @ffn(
+    %x: tensor<512x512xbf16> loc("x"),
+    %layers.0.w1: tensor<1792x512xbf16> {fp8.parameter} loc("layers.0.w1"),
+    %layers.0.w3: tensor<1792x512xbf16> {fp8.parameter} loc("layers.0.w3"),
+    %layers.0.w2: tensor<512x1792xbf16> {fp8.parameter} loc("layers.0.w2"),
+    %layers.1.w1: tensor<1792x512xbf16> {fp8.parameter} loc("layers.1.w1"),
+    %layers.1.w3: tensor<1792x512xbf16> {fp8.parameter} loc("layers.1.w3"),
+    %layers.1.w2: tensor<512x1792xbf16> {fp8.parameter} loc("layers.1.w2"),
+    %layers.2.w1: tensor<1792x512xbf16> {fp8.parameter} loc("layers.2.w1"),
+    %layers.2.w3: tensor<1792x512xbf16> {fp8.parameter} loc("layers.2.w3"),
+    %layers.2.w2: tensor<512x1792xbf16> {fp8.parameter} loc("layers.2.w2"),
+    %layers.3.w1: tensor<1792x512xbf16> {fp8.parameter} loc("layers.3.w1"),
+    %layers.3.w3: tensor<1792x512xbf16> {fp8.parameter} loc("layers.3.w3"),
+    %layers.3.w2: tensor<512x1792xbf16> {fp8.parameter} loc("layers.3.w2")) -> tensor<512x512xbf16> {
+  %one = arith.constant dense<1.000000e+00> : tensor<512x1792xf32> loc("one")
+  %layers.0.gate = fp8.linear %x, %layers.0.w1 recipe<rowwise> : tensor<512x512xbf16>, tensor<1792x512xbf16> -> tensor<512x1792xbf16> loc("layers.0.gate")
+  %layers.0.up = fp8.linear %x, %layers.0.w3 recipe<rowwise> : tensor<512x512xbf16>, tensor<1792x512xbf16> -> tensor<512x1792xbf16> loc("layers.0.up")
+  %layers.0.gate_f32 = arith.extf %layers.0.gate : tensor<512x1792xbf16> to tensor<512x1792xf32> loc("layers.0.gate_f32")
+  %layers.0.silu_neg = arith.negf %layers.0.gate_f32 : tensor<512x1792xf32> loc("layers.0.silu_neg")
+  %layers.0.silu_exp = math.exp %layers.0.silu_neg : tensor<512x1792xf32> loc("layers.0.silu_exp")
+  %layers.0.silu_den = arith.addf %layers.0.silu_exp, %one : tensor<512x1792xf32> loc("layers.0.silu_den")
+  %layers.0.silu_f32 = arith.divf %layers.0.gate_f32, %layers.0.silu_den : tensor<512x1792xf32> loc("layers.0.silu_f32")
+  %layers.0.silu = arith.truncf %layers.0.silu_f32 : tensor<512x1792xf32> to tensor<512x1792xbf16> loc("layers.0.silu")
+  %layers.0.act = arith.mulf %layers.0.silu, %layers.0.up : tensor<512x1792xbf16> loc("layers.0.act")
+  %layers.0.down = fp8.linear %layers.0.act, %layers.0.w2 recipe<rowwise> : tensor<512x1792xbf16>, tensor<512x1792xbf16> -> tensor<512x512xbf16> loc("layers.0.down")
+  %layers.0.out = arith.addf %x, %layers.0.down {fp8.checkpoint} : tensor<512x512xbf16> loc("layers.0.out")
+  %layers.1.gate = fp8.linear %layers.0.out, %layers.1.w1 recipe<rowwise> : tensor<512x512xbf16>, tensor<1792x512xbf16> -> tensor<512x1792xbf16> loc("layers.1.gate")
+  %layers.1.up = fp8.linear %layers.0.out, %layers.1.w3 recipe<rowwise> : tensor<512x512xbf16>, tensor<1792x512xbf16> -> tensor<512x1792xbf16> loc("layers.1.up")
+  %layers.1.gate_f32 = arith.extf %layers.1.gate : tensor<512x1792xbf16> to tensor<512x1792xf32> loc("layers.1.gate_f32")
+  %layers.1.silu_neg = arith.negf %layers.1.gate_f32 : tensor<512x1792xf32> loc("layers.1.silu_neg")
+  %layers.1.silu_exp = math.exp %layers.1.silu_neg : tensor<512x1792xf32> loc("layers.1.silu_exp")
+  %layers.1.silu_den = arith.addf %layers.1.silu_exp, %one : tensor<512x1792xf32> loc("layers.1.silu_den")
+  %layers.1.silu_f32 = arith.divf %layers.1.gate_f32, %layers.1.silu_den : tensor<512x1792xf32> loc("layers.1.silu_f32")
+  %layers.1.silu = arith.truncf %layers.1.silu_f32 : tensor<512x1792xf32> to tensor<512x1792xbf16> loc("layers.1.silu")
+  %layers.1.act = arith.mulf %layers.1.silu, %layers.1.up : tensor<512x1792xbf16> loc("layers.1.act")
+  %layers.1.down = fp8.linear %layers.1.act, %layers.1.w2 recipe<rowwise> : tensor<512x1792xbf16>, tensor<512x1792xbf16> -> tensor<512x512xbf16> loc("layers.1.down")
+  %layers.1.out = arith.addf %layers.0.out, %layers.1.down {fp8.checkpoint} : tensor<512x512xbf16> loc("layers.1.out")
+  %layers.2.gate = fp8.linear %layers.1.out, %layers.2.w1 recipe<rowwise> : tensor<512x512xbf16>, tensor<1792x512xbf16> -> tensor<512x1792xbf16> loc("layers.2.gate")
+  %layers.2.up = fp8.linear %layers.1.out, %layers.2.w3 recipe<rowwise> : tensor<512x512xbf16>, tensor<1792x512xbf16> -> tensor<512x1792xbf16> loc("layers.2.up")
+  %layers.2.gate_f32 = arith.extf %layers.2.gate : tensor<512x1792xbf16> to tensor<512x1792xf32> loc("layers.2.gate_f32")
+  %layers.2.silu_neg = arith.negf %layers.2.gate_f32 : tensor<512x1792xf32> loc("layers.2.silu_neg")
+  %layers.2.silu_exp = math.exp %layers.2.silu_neg : tensor<512x1792xf32> loc("layers.2.silu_exp")
+  %layers.2.silu_den = arith.addf %layers.2.silu_exp, %one : tensor<512x1792xf32> loc("layers.2.silu_den")
+  %layers.2.silu_f32 = arith.divf %layers.2.gate_f32, %layers.2.silu_den : tensor<512x1792xf32> loc("layers.2.silu_f32")
+  %layers.2.silu = arith.truncf %layers.2.silu_f32 : tensor<512x1792xf32> to tensor<512x1792xbf16> loc("layers.2.silu")
+  %layers.2.act = arith.mulf %layers.2.silu, %layers.2.up : tensor<512x1792xbf16> loc("layers.2.act")
+  %layers.2.down = fp8.linear %layers.2.act, %layers.2.w2 recipe<rowwise> : tensor<512x1792xbf16>, tensor<512x1792xbf16> -> tensor<512x512xbf16> loc("layers.2.down")
+  %layers.2.out = arith.addf %layers.1.out, %layers.2.down {fp8.checkpoint} : tensor<512x512xbf16> loc("layers.2.out")
+  %layers.3.gate = fp8.linear %layers.2.out, %layers.3.w1 recipe<rowwise> : tensor<512x512xbf16>, tensor<1792x512xbf16> -> tensor<512x1792xbf16> loc("layers.3.gate")
+  %layers.3.up = fp8.linear %layers.2.out, %layers.3.w3 recipe<rowwise> : tensor<512x512xbf16>, tensor<1792x512xbf16> -> tensor<512x1792xbf16> loc("layers.3.up")
+  %layers.3.gate_f32 = arith.extf %layers.3.gate : tensor<512x1792xbf16> to tensor<512x1792xf32> loc("layers.3.gate_f32")
+  %layers.3.silu_neg = arith.negf %layers.3.gate_f32 : tensor<512x1792xf32> loc("layers.3.silu_neg")
+  %layers.3.silu_exp = math.exp %layers.3.silu_neg : tensor<512x1792xf32> loc("layers.3.silu_exp")
+  %layers.3.silu_den = arith.addf %layers.3.silu_exp, %one : tensor<512x1792xf32> loc("layers.3.silu_den")
+  %layers.3.silu_f32 = arith.divf %layers.3.gate_f32, %layers.3.silu_den : tensor<512x1792xf32> loc("layers.3.silu_f32")
+  %layers.3.silu = arith.truncf %layers.3.silu_f32 : tensor<512x1792xf32> to tensor<512x1792xbf16> loc("layers.3.silu")
+  %layers.3.act = arith.mulf %layers.3.silu, %layers.3.up : tensor<512x1792xbf16> loc("layers.3.act")
+  %layers.3.down = fp8.linear %layers.3.act, %layers.3.w2 recipe<rowwise> : tensor<512x1792xbf16>, tensor<512x1792xbf16> -> tensor<512x512xbf16> loc("layers.3.down")
+  %layers.3.out = arith.addf %layers.2.out, %layers.3.down : tensor<512x512xbf16> loc("layers.3.out")
+  return %layers.3.out : tensor<512x512xbf16>
+}
