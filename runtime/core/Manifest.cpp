@@ -1,0 +1,416 @@
+//===- Manifest.cpp - Reading the manifest --------------------------------===//
+//
+// Part of the fp8-opt project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// JSON to `Manifest`. The reader keeps the place it is at ("functions[0]/
+// commands[3]/args[1]") and stops at the first fault. What depends on several
+// parts at once (bounds, alloc and free) is in ManifestCheck.cpp.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Manifest.h"
+#include "ManifestCheck.h"
+
+#include <nlohmann/json.hpp>
+
+using namespace fp8rt;
+using Json = nlohmann::json;
+
+namespace {
+
+/// A value in the document and the path to it.
+class Node {
+public:
+  Node(const Json *value, std::string path, std::string &error)
+      : value(value), path(std::move(path)), error(error) {}
+
+  bool fail(const std::string &message) const {
+    if (error.empty())
+      error = "manifest: " + path + ": " + message;
+    return false;
+  }
+
+  bool has(const char *key) const {
+    return value && value->is_object() && value->contains(key) &&
+           !(*value)[key].is_null();
+  }
+
+  /// Member `key`; fails (and then yields null) where it is absent.
+  Node at(const char *key) const {
+    if (!has(key)) {
+      fail(std::string("expected the key '") + key + "'");
+      return Node(nullptr, path + "/" + key, error);
+    }
+    return Node(&(*value)[key], path + "/" + key, error);
+  }
+
+  Node item(size_t i) const {
+    return Node(&(*value)[i], path + "[" + std::to_string(i) + "]", error);
+  }
+
+  bool array(size_t &size) const {
+    if (!value)
+      return false;
+    if (!value->is_array())
+      return fail("expected an array");
+    size = value->size();
+    return true;
+  }
+
+  bool string(std::string &out) const {
+    if (!value)
+      return false;
+    if (!value->is_string())
+      return fail("expected a string");
+    out = value->get<std::string>();
+    return true;
+  }
+
+  bool integer(int64_t &out, int64_t low, int64_t high = INT64_MAX) const {
+    if (!value)
+      return false;
+    bool fits = value->is_number_integer() &&
+                (!value->is_number_unsigned() ||
+                 value->get<uint64_t>() <= static_cast<uint64_t>(INT64_MAX));
+    if (fits)
+      out = value->get<int64_t>();
+    if (!fits || out < low || out > high)
+      return fail(
+          "expected an integer of at least " + std::to_string(low) +
+          (high == INT64_MAX ? "" : ", at most " + std::to_string(high)) +
+          ", but got " + value->dump());
+    return true;
+  }
+
+  bool bytes(uint64_t &out) const {
+    int64_t number = 0;
+    if (!integer(number, 0))
+      return false;
+    out = static_cast<uint64_t>(number);
+    return true;
+  }
+
+  bool boolean(bool &out) const {
+    if (!value)
+      return false;
+    if (!value->is_boolean())
+      return fail("expected true or false");
+    out = value->get<bool>();
+    return true;
+  }
+
+  bool number(double &out) const {
+    if (!value)
+      return false;
+    if (!value->is_number())
+      return fail("expected a number");
+    out = value->get<double>();
+    return true;
+  }
+
+  bool integers(std::vector<int64_t> &out, int64_t low) const {
+    size_t size = 0;
+    if (!array(size))
+      return false;
+    out.resize(size);
+    for (size_t i = 0; i < size; ++i)
+      if (!item(i).integer(out[i], low))
+        return false;
+    return true;
+  }
+
+  bool pair(int64_t (&out)[2]) const {
+    std::vector<int64_t> values;
+    if (!integers(values, 0))
+      return false;
+    if (values.size() != 2)
+      return fail("expected 2 entries, but got " +
+                  std::to_string(values.size()));
+    out[0] = values[0];
+    out[1] = values[1];
+    return true;
+  }
+
+  /// One of `names`, by its position there.
+  template <typename T>
+  bool choice(T &out, std::initializer_list<const char *> names) const {
+    std::string text;
+    if (!string(text))
+      return false;
+    int position = 0;
+    std::string list;
+    for (const char *name : names) {
+      if (text == name) {
+        out = static_cast<T>(position);
+        return true;
+      }
+      list += list.empty() ? "" : ", ";
+      list += name;
+      ++position;
+    }
+    return fail("expected one of " + list + ", but got '" + text + "'");
+  }
+
+  bool dtype(DType &out) const {
+    return choice(out, {"bf16", "f32", "f8E4M3FN", "f8E5M2", "i32"});
+  }
+
+private:
+  const Json *value;
+  std::string path;
+  std::string &error;
+};
+
+/// Reads the functions of one manifest.
+class Reader {
+public:
+  bool read(const Node &root, Manifest &manifest) {
+    std::string schema;
+    if (!root.at("schema").string(schema))
+      return false;
+    if (schema != "fp8opt-artifact-1")
+      return root.at("schema").fail("expected 'fp8opt-artifact-1', but got '" +
+                                    schema + "'");
+    size_t count = 0;
+    Node functions = root.at("functions");
+    if (!root.at("compiler").string(manifest.compiler) ||
+        !root.at("target").string(manifest.target) || !functions.array(count))
+      return false;
+    if (count == 0)
+      return functions.fail("expected at least one function");
+    manifest.functions.resize(count);
+    for (size_t i = 0; i < count; ++i)
+      if (!readFunction(functions.item(i), manifest.functions[i]))
+        return false;
+    return true;
+  }
+
+private:
+  template <typename T, typename Fn>
+  bool readList(const Node &node, std::vector<T> &out, Fn readOne) {
+    size_t count = 0;
+    if (!node.array(count))
+      return false;
+    out.resize(count);
+    for (size_t i = 0; i < count; ++i)
+      if (!(this->*readOne)(node.item(i), out[i]))
+        return false;
+    return true;
+  }
+
+  bool readFunction(const Node &node, Function &out) {
+    function = &out;
+    return node.at("name").string(out.name) &&
+           node.at("peak_bytes").bytes(out.peakBytes) &&
+           node.at("arena_bytes").bytes(out.arenaBytes) &&
+           node.at("saved_bytes").bytes(out.savedBytes) &&
+           readList(node.at("arguments"), out.arguments,
+                    &Reader::readArgument) &&
+           readList(node.at("buffers"), out.buffers, &Reader::readBuffer) &&
+           readList(node.at("results"), out.results, &Reader::readResult) &&
+           readList(node.at("commands"), out.commands, &Reader::readCommand);
+  }
+
+  bool readArgument(const Node &node, Argument &out) {
+    if (!node.at("name").string(out.name) ||
+        !node.at("dtype").dtype(out.dtype) ||
+        !node.at("shape").integers(out.shape, 1) ||
+        !node.at("bytes").bytes(out.bytes) ||
+        !node.at("role").choice(
+            out.role, {"input", "parameter", "tangent", "state", "donated"}))
+      return false;
+    if (node.has("init") &&
+        !node.at("init").choice(out.init, {"normal", "zero", "one"}))
+      return false;
+    return !node.has("init_scale") ||
+           node.at("init_scale").number(out.initScale);
+  }
+
+  bool readBuffer(const Node &node, Buffer &out) {
+    return node.at("name").string(out.name) &&
+           node.at("bytes").bytes(out.bytes) &&
+           node.at("offset").integer(out.offset, -1) &&
+           node.at("kind").choice(out.kind,
+                                  {"local", "residual", "result", "workspace"});
+  }
+
+  bool readRef(const Node &node, Ref &out) {
+    out.isArgument = node.has("arg");
+    if (out.isArgument == node.has("buffer"))
+      return node.fail("expected either 'arg' or 'buffer'");
+    int64_t limit = static_cast<int64_t>(
+        out.isArgument ? function->arguments.size() : function->buffers.size());
+    int64_t index = 0;
+    if (!node.at(out.isArgument ? "arg" : "buffer")
+             .integer(index, 0, limit - 1))
+      return false;
+    out.index = static_cast<uint32_t>(index);
+    return true;
+  }
+
+  bool readResult(const Node &node, Result &out) {
+    int placement = 0;
+    if (!node.at("name").string(out.name) ||
+        !node.at("dtype").dtype(out.dtype) ||
+        !node.at("shape").integers(out.shape, 1) ||
+        !node.at("placement").choice(placement, {"arena", "caller"}) ||
+        !readRef(node.at("ref"), out.ref) ||
+        !node.at("offset").integer(out.offset, 0) ||
+        !node.at("strides").integers(out.strides, 0))
+      return false;
+    out.placedByCaller = placement == 1;
+    if (out.strides.size() != out.shape.size())
+      return node.at("strides").fail("expected one stride a dimension");
+    return true;
+  }
+
+  bool readOperand(const Node &node, Operand &out) {
+    return readRef(node, out.ref) && node.at("dtype").dtype(out.dtype) &&
+           node.at("offset").integer(out.offset, 0) &&
+           node.at("strides").pair(out.strides);
+  }
+
+  bool readScale(const Node &node, std::optional<ScaleOperand> &out) {
+    out.emplace();
+    return readRef(node, out->ref) && node.at("group").pair(out->group) &&
+           node.at("strides").pair(out->strides) &&
+           node.at("offset").integer(out->offset, 0);
+  }
+
+  bool readCommand(const Node &node, Command &out) {
+    if (!node.at("op").choice(out.op,
+                              {"alloc", "free", "launch", "gemm", "copy"}))
+      return false;
+    if (out.op == CommandOp::Alloc || out.op == CommandOp::Free) {
+      int64_t index = 0;
+      if (!node.at("buffer").integer(
+              index, 0, static_cast<int64_t>(function->buffers.size()) - 1))
+        return false;
+      out.buffer = static_cast<uint32_t>(index);
+      out.name = function->buffers[out.buffer].name;
+    }
+    if (node.has("name") && !node.at("name").string(out.name))
+      return false;
+    if (node.has("loc") && !node.at("loc").string(out.loc))
+      return false;
+    switch (out.op) {
+    case CommandOp::Alloc:
+    case CommandOp::Free:
+      return true;
+    case CommandOp::Launch:
+      return readLaunch(node, out);
+    case CommandOp::Gemm:
+      return readGemm(node, out);
+    case CommandOp::Copy:
+      out.refs.resize(2);
+      out.writes = {1};
+      return readRef(node.at("src"), out.refs[0]) &&
+             readRef(node.at("dst"), out.refs[1]) &&
+             node.at("bytes").bytes(out.bytes);
+    }
+    return true;
+  }
+
+  bool readLaunch(const Node &node, Command &out) {
+    std::vector<int64_t> writes;
+    if (!node.at("kernel").string(out.kernel) ||
+        !readList(node.at("args"), out.refs, &Reader::readRef) ||
+        !node.at("writes").integers(writes, 0))
+      return false;
+    for (int64_t position : writes) {
+      if (position >= static_cast<int64_t>(out.refs.size()))
+        return node.at("writes").fail("expected positions in 'args', but got " +
+                                      std::to_string(position));
+      out.writes.push_back(static_cast<uint32_t>(position));
+    }
+    return true;
+  }
+
+  bool readGemm(const Node &node, Command &out) {
+    GemmCommand &gemm = out.gemm;
+    if (!node.at("m").integer(gemm.m, 1) || !node.at("n").integer(gemm.n, 1) ||
+        !node.at("k").integer(gemm.k, 1) ||
+        !readOperand(node.at("a"), gemm.a) ||
+        !readOperand(node.at("b"), gemm.b) ||
+        !readOperand(node.at("d"), gemm.d) ||
+        !readRef(node.at("workspace"), gemm.workspace))
+      return false;
+    out.refs = {gemm.a.ref, gemm.b.ref, gemm.d.ref, gemm.workspace};
+    out.writes = {2, 3};
+    if (node.has("c")) {
+      if (!readOperand(node.at("c"), gemm.c.emplace()))
+        return false;
+      out.refs.push_back(gemm.c->ref);
+    }
+    for (auto [key, scale] : {std::pair("scale_a", &gemm.scaleA),
+                              std::pair("scale_b", &gemm.scaleB)}) {
+      if (!node.has(key))
+        continue;
+      if (!readScale(node.at(key), *scale))
+        return false;
+      out.refs.push_back((*scale)->ref);
+    }
+    return !node.has("fast_accum") ||
+           node.at("fast_accum").boolean(gemm.fastAccum);
+  }
+
+  Function *function = nullptr;
+};
+
+} // namespace
+
+const char *fp8rt::commandOpName(CommandOp op) {
+  switch (op) {
+  case CommandOp::Alloc:
+    return "alloc";
+  case CommandOp::Free:
+    return "free";
+  case CommandOp::Launch:
+    return "launch";
+  case CommandOp::Gemm:
+    return "gemm";
+  case CommandOp::Copy:
+    return "copy";
+  }
+  return "unknown";
+}
+
+std::string fp8rt::describe(const Command &command) {
+  std::string text =
+      std::string(commandOpName(command.op)) + " '" + command.name + "'";
+  if (!command.loc.empty())
+    text += " (" + command.loc + ")";
+  return text;
+}
+
+std::optional<Manifest> fp8rt::parseManifest(std::string_view json,
+                                             std::string &error) {
+  error.clear();
+  Json document = Json::parse(json, nullptr, /*allow_exceptions=*/false);
+  if (!document.is_object()) {
+    error = "manifest: expected a JSON object";
+    return std::nullopt;
+  }
+  Manifest manifest;
+  Node root(&document, "", error);
+  if (!Reader().read(root, manifest))
+    return std::nullopt;
+  for (size_t i = 0; i < manifest.functions.size(); ++i) {
+    for (size_t j = 0; j < i; ++j)
+      if (manifest.functions[i].name == manifest.functions[j].name) {
+        error = "manifest: two functions are called '" +
+                manifest.functions[i].name + "'";
+        return std::nullopt;
+      }
+    if (!checkFunction(manifest.functions[i], error)) {
+      error =
+          "manifest: function '" + manifest.functions[i].name + "': " + error;
+      return std::nullopt;
+    }
+  }
+  return manifest;
+}

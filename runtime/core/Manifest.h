@@ -1,0 +1,140 @@
+//===- Manifest.h - What an artifact says about its functions ---*- C++ -*-===//
+//
+// Part of the fp8-opt project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// The manifest section in memory: signatures, buffers and command lists, as
+// docs/artifact.md specifies them. `parseManifest` checks everything the run
+// path relies on (indices, extents of views, alloc before use), so that
+// running cannot be led out of its buffers by what a manifest says.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef FP8RT_CORE_MANIFEST_H
+#define FP8RT_CORE_MANIFEST_H
+
+#include "fp8rt/Formats.h"
+#include "fp8rt/Inputs.h"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace fp8rt {
+
+/// Storage a command works on: an argument of the function or a buffer.
+struct Ref {
+  bool isArgument = false;
+  uint32_t index = 0;
+};
+
+struct Argument {
+  std::string name;
+  DType dtype = DType::F32;
+  std::vector<int64_t> shape;
+  uint64_t bytes = 0;
+  Role role = Role::Input;
+  Init init = Init::Normal;
+  double initScale = 1.0;
+};
+
+/// A result: a strided view (in elements) of its root.
+struct Result {
+  std::string name;
+  DType dtype = DType::F32;
+  std::vector<int64_t> shape;
+  bool placedByCaller = false;
+  Ref ref;
+  int64_t offset = 0;
+  std::vector<int64_t> strides;
+};
+
+enum class BufferKind { Local, Residual, Result, Workspace };
+
+struct Buffer {
+  std::string name;
+  uint64_t bytes = 0;
+  /// Byte offset in the arena; -1 when the caller passes the memory.
+  int64_t offset = 0;
+  BufferKind kind = BufferKind::Local;
+  /// Whether a result of the function reads it, so that it is never freed.
+  bool isResult = false;
+};
+
+/// A 2-D view of a ref, in elements.
+struct Operand {
+  Ref ref;
+  DType dtype = DType::F32;
+  int64_t offset = 0;
+  int64_t strides[2] = {0, 0};
+};
+
+struct ScaleOperand {
+  Ref ref;
+  int64_t group[2] = {0, 0};
+  int64_t strides[2] = {0, 0};
+  int64_t offset = 0;
+};
+
+struct GemmCommand {
+  int64_t m = 0, n = 0, k = 0;
+  Operand a, b, d;
+  std::optional<Operand> c;
+  std::optional<ScaleOperand> scaleA, scaleB;
+  bool fastAccum = false;
+  Ref workspace;
+};
+
+enum class CommandOp { Alloc, Free, Launch, Gemm, Copy };
+
+/// One command. `refs` lists all storage it touches, in a fixed order (a
+/// launch: its arguments; a gemm: a, b, d, workspace, then c, scale_a, scale_b
+/// where present; a copy: src, dst); `writes` are positions in `refs`.
+struct Command {
+  CommandOp op = CommandOp::Alloc;
+  std::string name;
+  std::string loc;
+  uint32_t buffer = 0;   // alloc, free
+  std::string kernel;    // launch
+  std::vector<Ref> refs; // launch, gemm, copy
+  std::vector<uint32_t> writes;
+  GemmCommand gemm;   // gemm
+  uint64_t bytes = 0; // copy
+};
+
+struct Function {
+  std::string name;
+  std::vector<Argument> arguments;
+  std::vector<Result> results;
+  std::vector<Buffer> buffers;
+  std::vector<Command> commands;
+  uint64_t peakBytes = 0;
+  uint64_t arenaBytes = 0;
+  uint64_t savedBytes = 0;
+};
+
+struct Manifest {
+  std::string compiler;
+  std::string target;
+  std::vector<Function> functions;
+};
+
+/// Name of a command's kind in ledgers ("launch", ...).
+const char *commandOpName(CommandOp op);
+
+/// "command 'NAME' (LOC)", for messages.
+std::string describe(const Command &command);
+
+/// Reads and checks the manifest in `json`. On failure returns nothing and
+/// sets `error`, which names the place in the manifest.
+std::optional<Manifest> parseManifest(std::string_view json,
+                                      std::string &error);
+
+} // namespace fp8rt
+
+#endif // FP8RT_CORE_MANIFEST_H

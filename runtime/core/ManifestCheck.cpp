@@ -1,0 +1,264 @@
+//===- ManifestCheck.cpp - Consistency of one function --------------------===//
+//
+// Part of the fp8-opt project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// These checks keep a wrong manifest from reading or writing outside its
+// buffers through the runtime's own commands. What kernels do inside their
+// buffers, and whether sizes and frees are right, is what the watcher measures.
+//
+//===----------------------------------------------------------------------===//
+
+#include "ManifestCheck.h"
+
+#include "fp8rt/CpuGemm.h"
+
+using namespace fp8rt;
+
+namespace {
+
+/// Arena slots start at multiples of this (docs/artifact.md).
+constexpr int64_t kSlotAlignment = 256;
+
+/// `value + count * stride`, or nothing where it leaves int64.
+std::optional<int64_t> advance(int64_t value, int64_t count, int64_t stride) {
+  int64_t product = 0, sum = 0;
+  if (__builtin_mul_overflow(count, stride, &product) ||
+      __builtin_add_overflow(value, product, &sum))
+    return std::nullopt;
+  return sum;
+}
+
+class Checker {
+public:
+  Checker(Function &function, std::string &error)
+      : function(function), error(error) {}
+
+  bool run() {
+    return checkArguments() && checkBuffers() && checkResults() &&
+           checkCommands();
+  }
+
+private:
+  bool fail(std::string message) {
+    error = std::move(message);
+    return false;
+  }
+
+  uint64_t bytesOf(Ref ref) const {
+    return ref.isArgument ? function.arguments[ref.index].bytes
+                          : function.buffers[ref.index].bytes;
+  }
+  std::string nameOf(Ref ref) const {
+    return ref.isArgument
+               ? "argument '" + function.arguments[ref.index].name + "'"
+               : "buffer '" + function.buffers[ref.index].name + "'";
+  }
+
+  bool checkArguments() {
+    for (const Argument &argument : function.arguments) {
+      std::optional<int64_t> bytes =
+          static_cast<int64_t>(dtypeBytes(argument.dtype));
+      for (int64_t size : argument.shape)
+        if (bytes)
+          bytes = advance(0, *bytes, size);
+      if (!bytes || static_cast<uint64_t>(*bytes) != argument.bytes)
+        return fail("argument '" + argument.name + "': expected " +
+                    (bytes ? std::to_string(*bytes) : "fewer") +
+                    " bytes for its shape, but got " +
+                    std::to_string(argument.bytes));
+    }
+    for (size_t i = 0; i < function.arguments.size(); ++i)
+      for (size_t j = 0; j < i; ++j)
+        if (function.arguments[i].name == function.arguments[j].name)
+          return fail("two arguments are called '" +
+                      function.arguments[i].name + "'");
+    return true;
+  }
+
+  bool checkBuffers() {
+    for (const Buffer &buffer : function.buffers) {
+      if (buffer.bytes == 0)
+        return fail("buffer '" + buffer.name + "' has no bytes");
+      if (buffer.offset == -1)
+        continue;
+      if (buffer.offset % kSlotAlignment != 0)
+        return fail("buffer '" + buffer.name +
+                    "': expected an arena offset that is a multiple of 256, "
+                    "but got " +
+                    std::to_string(buffer.offset));
+      auto offset = static_cast<uint64_t>(buffer.offset);
+      if (offset > function.arenaBytes ||
+          buffer.bytes > function.arenaBytes - offset)
+        return fail("buffer '" + buffer.name + "' at bytes " +
+                    std::to_string(offset) + " to " +
+                    std::to_string(offset + buffer.bytes) +
+                    " leaves the arena of " +
+                    std::to_string(function.arenaBytes) + " bytes");
+    }
+    return true;
+  }
+
+  /// Whether a view with `dims` of (size, stride) pairs from `offset` on lies
+  /// in `ref`. All in elements of `elementBytes`.
+  bool checkView(const std::string &what, Ref ref, size_t elementBytes,
+                 int64_t offset,
+                 const std::vector<std::pair<int64_t, int64_t>> &dims) {
+    std::optional<int64_t> last = offset;
+    for (auto [size, stride] : dims)
+      if (last)
+        last = advance(*last, size - 1, stride);
+    if (!last || *last >= INT64_MAX / 8 ||
+        static_cast<uint64_t>(*last + 1) * elementBytes > bytesOf(ref))
+      return fail(what + " reaches element " +
+                  (last ? std::to_string(*last) : "beyond 2^63") + " of " +
+                  nameOf(ref) + ", which has " +
+                  std::to_string(bytesOf(ref) / elementBytes) + " elements");
+    return true;
+  }
+
+  bool checkResults() {
+    std::vector<bool> claimed(function.buffers.size());
+    for (const Result &result : function.results) {
+      std::string what = "result '" + result.name + "'";
+      std::vector<std::pair<int64_t, int64_t>> dims;
+      for (size_t i = 0; i < result.shape.size(); ++i)
+        dims.emplace_back(result.shape[i], result.strides[i]);
+      if (!checkView(what, result.ref, dtypeBytes(result.dtype), result.offset,
+                     dims))
+        return false;
+      bool inCallerBuffer = !result.ref.isArgument &&
+                            function.buffers[result.ref.index].offset == -1;
+      if (result.placedByCaller != inCallerBuffer)
+        return fail(what + ": a result is placed by the caller exactly when "
+                           "its buffer has the offset -1");
+      if (result.ref.isArgument)
+        continue;
+      function.buffers[result.ref.index].isResult = true;
+      if (result.placedByCaller && claimed[result.ref.index])
+        return fail(what + " shares the caller's buffer '" +
+                    function.buffers[result.ref.index].name +
+                    "' with another result");
+      claimed[result.ref.index] = true;
+    }
+    for (size_t i = 0; i < function.buffers.size(); ++i)
+      if (function.buffers[i].offset == -1 && !claimed[i])
+        return fail("buffer '" + function.buffers[i].name +
+                    "' has no arena offset, but no result is placed in it");
+    return true;
+  }
+
+  bool checkOperand(const std::string &what, const Operand &operand,
+                    int64_t rows, int64_t columns, bool isAccumulator) {
+    if (operand.dtype == DType::I32 ||
+        (isAccumulator && operand.dtype != DType::BF16 &&
+         operand.dtype != DType::F32))
+      return fail(what + ": expected " +
+                  (isAccumulator ? "bf16 or f32" : "bf16, f32 or f8") +
+                  ", but got " + dtypeName(operand.dtype));
+    return checkView(
+        what, operand.ref, dtypeBytes(operand.dtype), operand.offset,
+        {{rows, operand.strides[0]}, {columns, operand.strides[1]}});
+  }
+
+  bool checkScale(const std::string &what,
+                  const std::optional<ScaleOperand> &scale, int64_t rows,
+                  int64_t columns) {
+    if (!scale)
+      return true;
+    int64_t sizes[2] = {rows, columns};
+    std::vector<std::pair<int64_t, int64_t>> dims;
+    for (int i = 0; i < 2; ++i) {
+      int64_t group = scale->group[i];
+      dims.emplace_back(group ? (sizes[i] - 1) / group + 1 : 1,
+                        scale->strides[i]);
+    }
+    return checkView(what, scale->ref, sizeof(float), scale->offset, dims);
+  }
+
+  bool checkGemm(const Command &command) {
+    const GemmCommand &gemm = command.gemm;
+    std::string what = describe(command);
+    if (!checkOperand(what + ": a", gemm.a, gemm.m, gemm.k, false) ||
+        !checkOperand(what + ": b", gemm.b, gemm.k, gemm.n, false) ||
+        !checkOperand(what + ": d", gemm.d, gemm.m, gemm.n, true) ||
+        (gemm.c &&
+         !checkOperand(what + ": c", *gemm.c, gemm.m, gemm.n, true)) ||
+        !checkScale(what + ": scale_a", gemm.scaleA, gemm.m, gemm.k) ||
+        !checkScale(what + ": scale_b", gemm.scaleB, gemm.k, gemm.n))
+      return false;
+    int64_t groupA = gemm.scaleA ? gemm.scaleA->group[1] : 0;
+    int64_t groupB = gemm.scaleB ? gemm.scaleB->group[0] : 0;
+    if (groupA && groupB && groupA != groupB)
+      return fail(what + ": expected equal groups along k, but got " +
+                  std::to_string(groupA) + " and " + std::to_string(groupB));
+    if (std::max(groupA, groupB) > kCpuGemmMaxScaleGroup)
+      return fail(what + ": expected a group along k of at most " +
+                  std::to_string(kCpuGemmMaxScaleGroup) + ", but got " +
+                  std::to_string(std::max(groupA, groupB)));
+    if (gemm.workspace.isArgument ||
+        bytesOf(gemm.workspace) < kCpuGemmWorkspaceBytes)
+      return fail(what + ": expected a workspace buffer of " +
+                  std::to_string(kCpuGemmWorkspaceBytes) + " bytes, but got " +
+                  nameOf(gemm.workspace) + " of " +
+                  std::to_string(bytesOf(gemm.workspace)) + " bytes");
+    return true;
+  }
+
+  bool checkCommands() {
+    std::vector<bool> allocated(function.buffers.size());
+    for (const Command &command : function.commands) {
+      if (command.op == CommandOp::Alloc || command.op == CommandOp::Free) {
+        bool isFree = command.op == CommandOp::Free;
+        const Buffer &buffer = function.buffers[command.buffer];
+        if (allocated[command.buffer] != isFree)
+          return fail("buffer '" + buffer.name +
+                      (isFree ? "' is freed while it is not allocated"
+                              : "' is allocated twice"));
+        if (isFree && buffer.isResult)
+          return fail("buffer '" + buffer.name +
+                      "' is freed, but a result reads it");
+        allocated[command.buffer] = !isFree;
+        continue;
+      }
+      for (Ref ref : command.refs)
+        if (!ref.isArgument && !allocated[ref.index])
+          return fail(describe(command) + " uses " + nameOf(ref) +
+                      " while it is not allocated");
+      for (uint32_t position : command.writes) {
+        Ref ref = command.refs[position];
+        if (!ref.isArgument)
+          continue;
+        Role role = function.arguments[ref.index].role;
+        if (role != Role::State && role != Role::Donated)
+          return fail(describe(command) + " writes " + nameOf(ref) +
+                      ", which is neither state nor donated");
+      }
+      if (command.op == CommandOp::Gemm && !checkGemm(command))
+        return false;
+      if (command.op == CommandOp::Copy)
+        for (Ref ref : command.refs)
+          if (command.bytes > bytesOf(ref))
+            return fail(describe(command) + " copies " +
+                        std::to_string(command.bytes) + " bytes, but " +
+                        nameOf(ref) + " has " + std::to_string(bytesOf(ref)));
+    }
+    for (const Result &result : function.results)
+      if (!result.ref.isArgument && !allocated[result.ref.index])
+        return fail("result '" + result.name + "' reads " + nameOf(result.ref) +
+                    ", which is never allocated");
+    return true;
+  }
+
+  Function &function;
+  std::string &error;
+};
+
+} // namespace
+
+bool fp8rt::checkFunction(Function &function, std::string &error) {
+  return Checker(function, error).run();
+}

@@ -1,0 +1,110 @@
+//===- Runner.h - Executes a command list -----------------------*- C++ -*-===//
+//
+// Part of the fp8-opt project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// A loaded artifact and the execution of its functions.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef FP8RT_CORE_RUNNER_H
+#define FP8RT_CORE_RUNNER_H
+
+#include "Backend.h"
+#include "DynamicMemory.h"
+#include "Manifest.h"
+#include "Watcher.h"
+#include "fp8rt/Container.h"
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace fp8rt {
+
+/// An artifact ready to run.
+struct Program {
+  Container container;
+  Manifest manifest;
+  std::unique_ptr<Backend> backend;
+};
+
+/// Opens the artifact in `bytes` for the backend called `backend`. Returns null
+/// and sets `error` on failure.
+std::unique_ptr<Program>
+loadProgram(std::string bytes, const std::string &backend, std::string &error);
+
+struct RunnerOptions {
+  bool dynamic = false;
+  /// Planned mode: watch the arena. Dynamic mode: guards and poison only.
+  bool watch = false;
+  bool poison = false;
+  /// Time each command and note the live bytes.
+  bool ledger = false;
+};
+
+struct LedgerEntry {
+  double milliseconds = 0;
+  uint64_t liveBytes = 0;
+};
+
+/// Runs one function of a program, one run at a time. In planned mode a run
+/// allocates nothing.
+class Runner {
+public:
+  /// Resolves the kernels. Returns null and sets `error` on failure.
+  static std::unique_ptr<Runner> create(Program &program, size_t function,
+                                        RunnerOptions options,
+                                        std::string &error);
+
+  /// Bytes of arena that `run` needs: arena_bytes, and a red zone if watched;
+  /// 0 in dynamic mode.
+  size_t arenaBytes() const;
+
+  /// One run. `arguments` has an entry for each argument, `results` for each
+  /// result (read only where the caller places it). The arena is aligned to
+  /// 256 bytes. Returns false and sets `error` on a fault or a violation.
+  bool run(void *const *arguments, void *const *results, void *arena,
+           size_t arenaSize, void *stream, std::string &error);
+
+  /// Address of element 0 of the root of result `index` plus its offset, valid
+  /// until the next run.
+  void *resultData(size_t index) const;
+
+  /// Peak of the last run, as measured; nothing in an unwatched planned run.
+  std::optional<uint64_t> measuredPeakBytes() const;
+
+  /// One entry a command of the last run; empty unless asked for.
+  const std::vector<LedgerEntry> &ledger() const { return entries; }
+
+private:
+  Runner(Program &program, const Function &function, RunnerOptions options);
+  bool bind(void *const *arguments, void *const *results, void *arena,
+            size_t arenaSize, std::string &error);
+  bool execute(const Command &command, size_t index, void *stream,
+               std::string &error);
+  bool runGemm(const Command &command, void *stream, std::string &error);
+  void *addressOf(Ref ref) const {
+    return ref.isArgument ? argumentData[ref.index] : bufferData[ref.index];
+  }
+
+  Program &program;
+  const Function &function;
+  RunnerOptions options;
+  std::vector<Backend::Kernel> kernels;
+  std::vector<void *> argumentData;
+  std::vector<void *> bufferData;
+  std::vector<void *> launchArgs;
+  std::vector<LedgerEntry> entries;
+  std::optional<Watcher> watcher;
+  std::optional<DynamicMemory> dynamicMemory;
+  std::optional<uint64_t> measuredPeak;
+};
+
+} // namespace fp8rt
+
+#endif // FP8RT_CORE_RUNNER_H

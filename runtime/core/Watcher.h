@@ -1,0 +1,108 @@
+//===- Watcher.h - Measures what commands really write ----------*- C++ -*-===//
+//
+// Part of the fp8-opt project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// The measuring pass of the planned memory mode. The arena, a red zone above
+// it and the caller's result buffers are filled with a pattern and compared
+// with a shadow copy after every command, so that what is live is seen from the
+// bytes themselves and not from the plan's numbers:
+//
+//  * A slot is live from the first byte seen changed in it until its buffer is
+//    freed. The measured peak is the maximum, over commands, of the requested
+//    bytes of live slots.
+//  * A command may change only the buffers it declares to write. Any other
+//    byte that changed (another buffer, a freed slot, the gap behind a slot,
+//    the red zone) is a violation, and so is an argument that is not state or
+//    donated.
+//  * A buffer must be freed directly after the last command that uses it, must
+//    be freed at all unless a result reads it, must not be placed over an
+//    allocated one, and must have been written up to its end unless it is a
+//    workspace (else it requests more than it needs).
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef FP8RT_CORE_WATCHER_H
+#define FP8RT_CORE_WATCHER_H
+
+#include "Manifest.h"
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace fp8rt {
+
+/// Watches runs of one function. All storage is prepared by the constructor.
+class Watcher {
+public:
+  /// Bytes above `arena_bytes` that the caller's arena has when watched.
+  static constexpr size_t kRedZoneBytes = 64 * 1024;
+
+  /// With `poison`, storage without contents holds 0xFF bytes (a NaN in every
+  /// float type) in place of the pattern.
+  Watcher(const Function &function, bool poison);
+
+  /// Starts a run. `buffers` and `arguments` are the addresses of the
+  /// function's buffers and arguments; the arena has `kRedZoneBytes` extra.
+  void begin(unsigned char *arena, const std::vector<void *> &buffers,
+             void *const *arguments);
+  void allocated(const Command &command);
+  void executed(const Command &command);
+  void freed(const Command &command);
+  void finish();
+
+  /// The first violation of this run, or an empty string.
+  const std::string &violation() const { return message; }
+
+  /// Live bytes after the last command, and the largest figure of the run.
+  uint64_t liveBytes() const { return live; }
+  uint64_t peakBytes() const { return peak; }
+
+private:
+  struct Slot {
+    unsigned char *data = nullptr;
+    unsigned char *shadow = nullptr;
+    uint64_t bytes = 0;
+    bool allocated = false;
+    bool everAllocated = false;
+    bool written = false;
+    bool tailWritten = false;
+    /// Ordinal of the last executed command that used the buffer; 0 for none.
+    uint64_t lastUse = 0;
+  };
+
+  void violate(std::string text);
+  void fill(unsigned char *data, size_t bytes, uint64_t position) const;
+  void reportStray(const Command &command, size_t position);
+  void compareGap(const Command &command, size_t begin, size_t end);
+  void compareSlot(const Command &command, uint32_t buffer);
+  void takeOver(uint32_t buffer);
+  void checkComplete(uint32_t buffer);
+
+  const Function &function;
+  bool poison;
+  unsigned char *arena = nullptr;
+  void *const *arguments = nullptr;
+  std::unique_ptr<unsigned char[]> arenaShadow;
+  std::vector<std::unique_ptr<unsigned char[]>> callerShadows;
+  std::vector<std::unique_ptr<unsigned char[]>> argumentShadows;
+  std::vector<Slot> slots;
+  /// Allocated arena slots by offset.
+  std::map<size_t, uint32_t> byOffset;
+  /// Buffers the command at hand may write.
+  std::vector<bool> writable;
+  const Command *lastCommand = nullptr;
+  uint64_t executedCount = 0;
+  uint64_t live = 0;
+  uint64_t peak = 0;
+  std::string message;
+};
+
+} // namespace fp8rt
+
+#endif // FP8RT_CORE_WATCHER_H

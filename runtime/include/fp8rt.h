@@ -1,0 +1,194 @@
+//===- fp8rt.h - C interface of the runtime -----------------------*- C -*-===//
+//
+// Part of the fp8-opt project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Loads artifacts of fp8-opt and runs their functions. Needs neither the
+// compiler nor MLIR.
+//
+// Ownership: the caller owns arguments, caller-placed results, the arena and
+// the stream; strings and arrays in info structures belong to the program and
+// live until it is unloaded. There is no global state: programs are
+// independent, and runners of one program may be used from different threads,
+// one run of a runner at a time.
+//
+// Errors: functions that can fail return 0 on success and 1 on failure; then,
+// where `error` is not null, `*error` is a message to be freed with
+// fp8rt_free_error. Messages are one line without a final period.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef FP8RT_H
+#define FP8RT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/// Changes when a declaration below changes incompatibly.
+#define FP8RT_ABI_VERSION 1
+int fp8rt_abi_version(void);
+
+typedef struct fp8rt_program fp8rt_program;
+typedef struct fp8rt_runner fp8rt_runner;
+typedef struct fp8rt_error fp8rt_error;
+
+typedef enum {
+  FP8RT_BF16 = 0,
+  FP8RT_F32 = 1,
+  FP8RT_F8E4M3FN = 2,
+  FP8RT_F8E5M2 = 3,
+  FP8RT_I32 = 4
+} fp8rt_dtype;
+
+typedef enum {
+  FP8RT_INPUT = 0,
+  FP8RT_PARAMETER = 1,
+  FP8RT_TANGENT = 2,
+  /// Updated in place and shared by name between the functions of a program.
+  FP8RT_STATE = 3,
+  /// May be overwritten by the run.
+  FP8RT_DONATED = 4
+} fp8rt_role;
+
+typedef enum {
+  FP8RT_INIT_NORMAL = 0,
+  FP8RT_INIT_ZERO = 1,
+  FP8RT_INIT_ONE = 2
+} fp8rt_init;
+
+typedef enum {
+  /// All buffers lie in one arena of the caller's.
+  FP8RT_PLANNED = 0,
+  /// Every alloc and free of the command list goes to the backend.
+  FP8RT_DYNAMIC = 1
+} fp8rt_memory;
+
+typedef struct {
+  const char *name;
+  size_t argument_count;
+  size_t result_count;
+  size_t command_count;
+  /// Bytes of everything live at the worst point, as planned.
+  uint64_t peak_bytes;
+  /// Size of the arena, without what a watched run adds.
+  uint64_t arena_bytes;
+  uint64_t saved_bytes;
+} fp8rt_function_info;
+
+/// An argument is dense and row-major.
+typedef struct {
+  const char *name;
+  fp8rt_dtype dtype;
+  size_t rank;
+  const int64_t *shape;
+  uint64_t bytes;
+  fp8rt_role role;
+  /// How test inputs are made (fp8rt/Inputs.h).
+  fp8rt_init init;
+  double init_scale;
+} fp8rt_argument_info;
+
+typedef struct {
+  const char *name;
+  fp8rt_dtype dtype;
+  size_t rank;
+  const int64_t *shape;
+  /// In elements, relative to fp8rt_runner_result_data.
+  const int64_t *strides;
+  /// Bytes the caller passes for a caller-placed result; 0 for one in the
+  /// arena or in an argument.
+  uint64_t caller_bytes;
+} fp8rt_result_info;
+
+typedef struct {
+  /// Set to sizeof(fp8rt_runner_options).
+  size_t struct_size;
+  fp8rt_memory memory;
+  /// Planned mode: the arena, a red zone above it and the caller's results are
+  /// filled with a pattern and compared after every command; the run fails
+  /// where a command writes what it may not, and the peak is measured.
+  int watch;
+  /// Storage without contents holds 0xFF bytes; dynamic mode adds guards.
+  int poison;
+  /// Time each command.
+  int ledger;
+} fp8rt_runner_options;
+
+typedef struct {
+  const char *op;
+  const char *name;
+  const char *loc;
+  double milliseconds;
+  /// After the command; 0 in an unwatched planned run.
+  uint64_t live_bytes;
+} fp8rt_ledger_entry;
+
+/// Loads an artifact for `backend` ("cpu").
+int fp8rt_load_file(const char *path, const char *backend,
+                    fp8rt_program **program, fp8rt_error **error);
+/// The same from memory, which is copied.
+int fp8rt_load_memory(const void *data, size_t size, const char *backend,
+                      fp8rt_program **program, fp8rt_error **error);
+/// Its runners must be destroyed before.
+void fp8rt_unload(fp8rt_program *program);
+
+size_t fp8rt_function_count(const fp8rt_program *program);
+/// Position of the function called `name`, or -1.
+int64_t fp8rt_find_function(const fp8rt_program *program, const char *name);
+/// `function`, `argument` and `result` are positions below the counts; others
+/// give 1.
+int fp8rt_get_function(const fp8rt_program *program, size_t function,
+                       fp8rt_function_info *info);
+int fp8rt_get_argument(const fp8rt_program *program, size_t function,
+                       size_t argument, fp8rt_argument_info *info);
+int fp8rt_get_result(const fp8rt_program *program, size_t function,
+                     size_t result, fp8rt_result_info *info);
+/// Contents of the section `name` ("plan"), or null.
+const void *fp8rt_get_section(const fp8rt_program *program, const char *name,
+                              size_t *size);
+
+/// Prepares to run `function`: resolves kernels and allocates all that runs
+/// need beside the caller's memory.
+int fp8rt_create_runner(fp8rt_program *program, size_t function,
+                        const fp8rt_runner_options *options,
+                        fp8rt_runner **runner, fp8rt_error **error);
+void fp8rt_destroy_runner(fp8rt_runner *runner);
+
+/// Bytes of arena a run needs (0 in dynamic mode); aligned to 256 bytes.
+size_t fp8rt_runner_arena_bytes(const fp8rt_runner *runner);
+
+/// One run. `arguments` has an entry for each argument, `results` for each
+/// result, read only where the caller places it (may be null when there is no
+/// such result). On a device with streams the work is enqueued on `stream`;
+/// the CPU ignores it and returns when the work is done. In planned mode,
+/// unwatched, a run allocates nothing unless it fails.
+int fp8rt_run(fp8rt_runner *runner, void *const *arguments,
+              void *const *results, void *arena, size_t arena_size,
+              void *stream, fp8rt_error **error);
+
+/// Element 0 of a result, valid until the next run or the end of its storage.
+void *fp8rt_runner_result_data(const fp8rt_runner *runner, size_t result);
+
+/// Peak of the last run as measured, or -1 when it was not (planned mode,
+/// unwatched).
+int64_t fp8rt_runner_measured_peak_bytes(const fp8rt_runner *runner);
+
+/// Entry `command` of the last run's ledger; 1 where there is none.
+int fp8rt_runner_get_ledger(const fp8rt_runner *runner, size_t command,
+                            fp8rt_ledger_entry *entry);
+
+const char *fp8rt_error_message(const fp8rt_error *error);
+void fp8rt_free_error(fp8rt_error *error);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif // FP8RT_H
