@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-#===- gen.py - example programs of any size ---*- Python -*-===#
+# ===- gen.py - example programs of any size ---*- Python -*-=== #
 #
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
 # Prints the forward function of a stack of transformer layers, ready for fp8-opt. Needs only Python's standard
 # library. The files of this folder whose first comment names this script are its output.
 #
-#===----------------------------------------------------------------------===#
+# ===----------------------------------------------------------------------=== #
 """Print the forward function of a stack of layers to standard output.
 
 The defaults are Llama-3-8B's feed-forward layers at 16,384 tokens. A layer is

@@ -1,4 +1,4 @@
-#===- __init__.py - the fp8opt package ---*- Python -*-===#
+# ===- __init__.py - the fp8opt package ---*- Python -*-=== #
 #
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #

@@ -1,4 +1,4 @@
-#===- builder.py - forward functions as textual IR ---*- Python -*-===#
+# ===- builder.py - forward functions as textual IR ---*- Python -*-=== #
 #
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
