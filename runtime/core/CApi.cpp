@@ -54,7 +54,7 @@ int fp8rt_load_file(const char *path, const char *backend,
     return fail(error, message);
   auto loaded = loadProgram(std::move(*bytes), backend, message);
   if (!loaded)
-    return fail(error, "'" + std::string(path) + "': " + message);
+    return fail(error, std::string("'") + path + "': " + message);
   *program = new fp8rt_program{std::move(loaded)};
   return 0;
 }

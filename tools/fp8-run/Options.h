@@ -1,0 +1,55 @@
+//===- Options.h - Command line of fp8-run ----------------------*- C++ -*-===//
+//
+// Part of the fp8-opt project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// What the user asked for.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef FP8RUN_OPTIONS_H
+#define FP8RUN_OPTIONS_H
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace fp8run {
+
+struct Options {
+  std::string input;
+  std::string function;
+  std::string backend = "cpu";
+  std::string policy;
+  std::string budget;
+  bool dynamic = false;
+  uint64_t steps = 1;
+  uint64_t microbatches = 1;
+  uint64_t seed = 0;
+  bool check = false;
+  /// Empty: made by the compiler beside this program.
+  std::string reference;
+  std::string json;
+  std::string ledger;
+  std::string dumpOutputs;
+  bool printTime = false;
+
+  /// Whether `input` is a program to be compiled rather than an artifact.
+  bool isProgram() const;
+};
+
+enum class ParseOutcome { Run, Help, Version, Error };
+
+/// Reads the command line. On `Error`, `error` says what is wrong.
+ParseOutcome parseOptions(int argc, char **argv, Options &options,
+                          std::string &error);
+
+/// The text of --help.
+const char *helpText();
+
+} // namespace fp8run
+
+#endif // FP8RUN_OPTIONS_H

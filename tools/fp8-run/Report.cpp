@@ -1,0 +1,177 @@
+//===- Report.cpp - What a run writes and prints --------------------------===//
+//
+// Part of the fp8-opt project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Keys keep the order they are written in, so that two reports can be
+// compared line by line.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Report.h"
+
+#include "fp8rt/Container.h"
+#include "fp8rt/Sha256.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <set>
+
+using namespace fp8run;
+using namespace fp8rt;
+using Json = nlohmann::ordered_json;
+
+namespace {
+
+std::string grouped(uint64_t value) {
+  std::string text = std::to_string(value);
+  for (size_t at = text.size(); at > 3; at -= 3)
+    text.insert(at - 3, ",");
+  return text;
+}
+
+/// JSON text; a name that is not UTF-8 is replaced, not refused.
+std::string dump(const Json &json) {
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+Json describeOutput(const Output &output) {
+  return Json{{"name", output.name},
+              {"shape", output.shape},
+              {"dtype", dtypeName(output.dtype)},
+              {"sha256", sha256Hex(output.bytes)}};
+}
+
+void line(const char *label, const std::string &value) {
+  std::printf("  %-14s %s\n", label, value.c_str());
+}
+
+void printSlowest(const StepResults &results) {
+  std::vector<const LedgerLine *> lines;
+  double total = 0;
+  for (const LedgerLine &entry : results.ledger) {
+    total += entry.milliseconds;
+    if (entry.op != "alloc" && entry.op != "free")
+      lines.push_back(&entry);
+  }
+  // Equal times keep the order of the commands.
+  std::sort(lines.begin(), lines.end(),
+            [](const LedgerLine *a, const LedgerLine *b) {
+              return a->milliseconds != b->milliseconds
+                         ? a->milliseconds > b->milliseconds
+                         : a < b;
+            });
+  if (lines.size() > 10)
+    lines.resize(10);
+  std::printf("\n  slowest commands of %.2f ms in all\n", total);
+  for (const LedgerLine *entry : lines)
+    std::printf("  %10.3f ms  %-7s %s%s%s\n", entry->milliseconds,
+                entry->op.c_str(), entry->name.c_str(),
+                entry->loc.empty() ? "" : "  at ", entry->loc.c_str());
+}
+
+} // namespace
+
+std::string fp8run::resultsJson(const Options &options,
+                                const StepResults &results,
+                                const std::optional<Comparison> &comparison) {
+  Json outputs = Json::array();
+  for (const Output &output : results.outputs)
+    outputs.push_back(describeOutput(output));
+  Json json;
+  json["function"] = results.function;
+  json["backend"] = options.backend;
+  json["memory"] = options.dynamic ? "dynamic" : "planned";
+  json["steps"] = options.steps;
+  json["microbatches"] = options.microbatches;
+  json["seed"] = options.seed;
+  json["planned_peak_bytes"] = results.plannedPeakBytes;
+  json["measured_peak_bytes"] = results.measuredPeakBytes;
+  json["arena_bytes"] = results.arenaBytes;
+  json["saved_bytes"] = results.savedBytes;
+  json["step_ms"] = results.stepMilliseconds;
+  json["max_rel_error"] =
+      comparison ? Json(comparison->maxRelativeError) : Json();
+  json["outputs"] = std::move(outputs);
+  return dump(json);
+}
+
+std::string fp8run::ledgerJson(const StepResults &results) {
+  Json commands = Json::array();
+  for (const LedgerLine &entry : results.ledger)
+    commands.push_back({{"function", entry.function},
+                        {"op", entry.op},
+                        {"name", entry.name},
+                        {"loc", entry.loc},
+                        {"ms", entry.milliseconds},
+                        {"live_bytes", entry.liveBytes}});
+  return dump(Json{{"schema", "fp8opt-ledger-1"}, {"commands", commands}});
+}
+
+bool fp8run::dumpOutputs(const Options &options, const StepResults &results,
+                         std::string &error) {
+  namespace fs = std::filesystem;
+  fs::path folder = options.dumpOutputs;
+  std::error_code code;
+  fs::create_directories(folder, code);
+  Json index = Json::array();
+  std::set<std::string> used;
+  for (const Output &output : results.outputs) {
+    std::string stem = output.name;
+    for (char &c : stem)
+      if (!std::isalnum(static_cast<unsigned char>(c)) &&
+          !std::strchr("._-#:", c))
+        c = '_';
+    std::string file = stem + ".bin";
+    for (int copy = 2; !used.insert(file).second; ++copy)
+      file = stem + "-" + std::to_string(copy) + ".bin";
+    if (!writeFileAtomically((folder / file).string(), output.bytes, error))
+      return false;
+    Json entry = describeOutput(output);
+    entry["file"] = file;
+    index.push_back(std::move(entry));
+  }
+  return writeFileAtomically((folder / "index.json").string(), dump(index),
+                             error);
+}
+
+void fp8run::printSummary(const Options &options, const StepResults &results,
+                          const std::optional<Comparison> &comparison) {
+  std::printf("%s: %llu step(s) of %llu microbatch(es), %s, %s memory\n",
+              results.function.c_str(),
+              static_cast<unsigned long long>(options.steps),
+              static_cast<unsigned long long>(options.microbatches),
+              options.backend.c_str(), options.dynamic ? "dynamic" : "planned");
+  line("planned peak", grouped(results.plannedPeakBytes) + " B");
+  line("measured peak",
+       grouped(results.measuredPeakBytes) + " B" +
+           (results.measuredPeakBytes == results.plannedPeakBytes
+                ? ", equal"
+                : ", NOT EQUAL"));
+  line("arena", grouped(results.arenaBytes) + " B");
+  line("saved", grouped(results.savedBytes) + " B");
+  std::vector<double> times = results.stepMilliseconds;
+  std::sort(times.begin(), times.end());
+  char text[64];
+  std::snprintf(text, sizeof(text), "%.2f ms", times[times.size() / 2]);
+  line("step", text + (times.size() > 1
+                           ? " (median of " + std::to_string(times.size()) + ")"
+                           : std::string()));
+  if (comparison) {
+    std::snprintf(text, sizeof(text), "max relative error %.3g",
+                  comparison->maxRelativeError);
+    line("check", std::to_string(results.outputs.size()) + " outputs, " +
+                      (comparison->firstDifference.empty()
+                           ? "equal to the reference bit for bit"
+                           : text));
+  }
+  if (options.printTime)
+    printSlowest(results);
+}

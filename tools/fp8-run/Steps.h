@@ -1,0 +1,69 @@
+//===- Steps.h - Runs the steps of a program --------------------*- C++ -*-===//
+//
+// Part of the fp8-opt project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Drives the functions of an artifact through steps and microbatches: makes
+// inputs, keeps parameters and state, times runs, and collects outputs. Steps
+// run in one or two passes over the same inputs: a watched one that measures
+// memory, and a timed one.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef FP8RUN_STEPS_H
+#define FP8RUN_STEPS_H
+
+#include "Options.h"
+
+#include "fp8rt.h"
+#include "fp8rt/Formats.h"
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace fp8run {
+
+/// A result or a state buffer; `bytes` are dense and row-major.
+struct Output {
+  std::string name;
+  fp8rt::DType dtype;
+  std::vector<int64_t> shape;
+  std::string bytes;
+};
+
+struct LedgerLine {
+  std::string function;
+  std::string op;
+  std::string name;
+  std::string loc;
+  double milliseconds = 0;
+  uint64_t liveBytes = 0;
+};
+
+struct StepResults {
+  std::string function;
+  std::vector<Output> outputs;
+  std::vector<double> stepMilliseconds;
+  std::vector<LedgerLine> ledger;
+  uint64_t plannedPeakBytes = 0;
+  uint64_t measuredPeakBytes = 0;
+  uint64_t arenaBytes = 0;
+  uint64_t savedBytes = 0;
+  /// Faults that did not stop the run: a peak that differs from the plan's, or
+  /// passes that do not agree.
+  std::vector<std::string> faults;
+};
+
+/// Runs the steps that `options` ask for. Returns false and sets `error` when
+/// they could not be completed.
+bool runSteps(fp8rt_program *program, const Options &options,
+              StepResults &results, std::string &error);
+
+} // namespace fp8run
+
+#endif // FP8RUN_STEPS_H
