@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "fp8/Dialect/FP8/IR/FP8.h"
+#include "fp8/Interfaces/DifferentiableExternalModels.h"
 #include "fp8/Transforms/Passes.h"
 
 #include "mlir/InitAllDialects.h"
@@ -19,6 +20,7 @@ int main(int argc, char **argv) {
   mlir::registerAllDialects(registry);
   mlir::registerAllExtensions(registry);
   registry.insert<mlir::fp8::FP8Dialect>();
+  mlir::fp8::registerDifferentiableExternalModels(registry);
   mlir::registerAllPasses();
   mlir::fp8::registerFP8Passes();
   return mlir::asMainReturnCode(mlir::MlirOptMain(argc, argv, "fp8-opt: FP8 training steps\n", registry));

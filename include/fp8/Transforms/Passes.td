@@ -23,14 +23,17 @@ def FP8SetTargetPass : Pass<"fp8-set-target", "::mlir::ModuleOp"> {
 def FP8BuildBackwardPass : Pass<"fp8-build-backward", "::mlir::ModuleOp"> {
   let summary = "differentiates a forward function into an fp8.step";
   let description = [{
-    Requires a function without an `fp8.step`, whose ops implement `DifferentiableOpInterface` where a gradient
-    passes through them. Appends one argument a differentiable result (its gradient, marked `fp8.tangent`, named
-    `d_` and the result's name) and one result a floating-point argument that is not marked `fp8.frozen`,
-    `fp8.state` or of an FP8 type (its gradient, in argument order). The old body becomes the forward region, the
-    adjoints in reverse order the backward region, which reads forward values as residuals. Functions that already hold a
-    step, and functions named in no `function` option that have only state operations (`end_of_step`), are left alone.
-    Where an argument marked `fp8.state` belongs to a `delayed` recipe and the module has no `end_of_step`, that
-    function is added: it updates each scale from its history.
+    Requires a straight line of ops that implement `DifferentiableOpInterface` where a gradient passes through them.
+    Appends one argument a bf16 or f32 result (its gradient, marked `fp8.tangent`, named `d_` and the result's name)
+    and one result a floating-point argument that is not marked `fp8.frozen`, `fp8.state` or of an FP8 type (its
+    gradient, in argument order, named `d_` and the argument's name; zeros where nothing returned depends on it). The
+    old body becomes the forward region, the adjoints in reverse order the backward region, which reads forward values
+    as residuals. An adjoint op has the location of the op it belongs to. The gradients of a value that is used several
+    times are added with `arith.addf` in the order of the uses, a use by the return last.
+
+    Left alone are functions that hold a step, that have an argument marked `fp8.tangent`, or that return no bf16 or
+    f32 tensor (`end_of_step`). Where a `delayed` recipe is differentiated and the module has no `end_of_step`, that
+    function is added: it updates each scale from its history. State is shared between functions by argument name.
   }];
   let options = [Option<"function", "function", "std::string", "\"\"", "differentiate only this function">];
   let dependentDialects = ["::mlir::fp8::FP8Dialect", "::mlir::arith::ArithDialect", "::mlir::math::MathDialect"];

@@ -64,6 +64,7 @@ inline constexpr StringLiteral kStateAttr = "fp8.state";
 inline constexpr StringLiteral kDonatedAttr = "fp8.donated";
 inline constexpr StringLiteral kFrozenAttr = "fp8.frozen";
 inline constexpr StringLiteral kPlacementAttr = "fp8.placement";
+inline constexpr StringLiteral kNameAttr = "fp8.name";
 inline constexpr StringLiteral kCheckpointAttr = "fp8.checkpoint";
 inline constexpr StringLiteral kPolicyAttr = "fp8.policy";
 inline constexpr StringLiteral kGridAttr = "fp8.grid";

@@ -11,7 +11,7 @@
 
 include "fp8/Dialect/FP8/IR/FP8OpBase.td"
 
-def FP8_AmaxOp : FP8_Op<"amax", [Pure]> {
+def FP8_AmaxOp : FP8_Op<"amax", [Pure, DeclareOpInterfaceMethods<DifferentiableOpInterface>]> {
   let summary = "largest absolute value of each group";
   let description = [{
     For each group of elements (see `docs/architecture.md`, "Shapes of scales"; 0 stands for the whole dimension) the
@@ -31,7 +31,7 @@ def FP8_AmaxOp : FP8_Op<"amax", [Pure]> {
   let hasVerifier = 1;
 }
 
-def FP8_ScaleOp : FP8_Op<"scale", [Pure, AllTypesMatch<["amax", "result"]>]> {
+def FP8_ScaleOp : FP8_Op<"scale", [Pure, AllTypesMatch<["amax", "result"]>, DeclareOpInterfaceMethods<DifferentiableOpInterface>]> {
   let summary = "the multiplier of a cast, from an amax";
   let description = [{
     Elementwise, with `max` the largest finite value of `format` (448 or 57344):
@@ -64,7 +64,7 @@ def FP8_ScaleOp : FP8_Op<"scale", [Pure, AllTypesMatch<["amax", "result"]>]> {
   let hasVerifier = 1;
 }
 
-def FP8_CastOp : FP8_Op<"cast", [Pure]> {
+def FP8_CastOp : FP8_Op<"cast", [Pure, DeclareOpInterfaceMethods<DifferentiableOpInterface>]> {
   let summary = "x * s, rounded to an FP8 format";
   let description = [{
     Each element is `encode(rn_f32(x * s))` with the scale of its group: round to nearest even; beyond the largest
@@ -85,7 +85,7 @@ def FP8_CastOp : FP8_Op<"cast", [Pure]> {
   let hasVerifier = 1;
 }
 
-def FP8_DequantizeOp : FP8_Op<"dequantize", [Pure]> {
+def FP8_DequantizeOp : FP8_Op<"dequantize", [Pure, DeclareOpInterfaceMethods<DifferentiableOpInterface>]> {
   let summary = "the value an FP8 tensor stands for";
   let description = [{
     Each element is `decode(q) * d` with `d = rn(1 / s)` of its group, in f32, then rounded to the result type. The

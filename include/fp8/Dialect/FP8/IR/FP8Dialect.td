@@ -22,7 +22,8 @@ def FP8_Dialect : Dialect {
     their lifetimes differ; how a tensor was scaled travels with it in its encoding (`#fp8.tensor`).
 
     Discardable attributes on function arguments: `fp8.parameter`, `fp8.tangent`, `fp8.state`, `fp8.donated`,
-    `fp8.frozen` (unit). On function results: `fp8.placement` (`"arena"` or `"caller"`). On any op:
+    `fp8.frozen` (unit). On function results: `fp8.placement` (`"arena"` or `"caller"`) and `fp8.name` (what
+    artifacts call it). On any op:
     `fp8.checkpoint` (unit; `recompute-all` keeps its results) and `fp8.policy` (`"save"`, `"recompute"`, or an array
     of them, one per result; overrides every policy of `fp8-select-saved`). On a module: `fp8.grid` (a dictionary of
     axis name to size).

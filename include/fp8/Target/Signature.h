@@ -1,0 +1,64 @@
+//===- Signature.h - what a function takes and gives ---*- C++ -*-===//
+//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Names, roles and initial values of a function's arguments, and the names of
+// its results, as they stand in artifacts and references. The one place that
+// derives them.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef FP8_TARGET_SIGNATURE_H
+#define FP8_TARGET_SIGNATURE_H
+
+#include "fp8/Dialect/FP8/IR/FP8.h"
+
+namespace mlir::fp8 {
+
+/// What an argument is to the step. Parameters and state keep their value over
+/// steps and microbatches.
+enum class ArgumentRole { Input, Parameter, Tangent, State, Donated };
+
+/// How a test run fills an argument.
+enum class ArgumentInit { Normal, Zero, One };
+
+/// The spelling in a manifest: "input", "normal" and so on.
+StringRef stringifyArgumentRole(ArgumentRole role);
+StringRef stringifyArgumentInit(ArgumentInit init);
+
+/// One argument. Its name is that of its NameLoc, else `arg#number`; a name
+/// that an earlier argument has gets
+/// `#number` appended. In a test run a parameter is normal with the deviation 1
+/// / sqrt(last dimension), a state history (rank 1) zero, a state scale one,
+/// anything else normal with the deviation 1.
+struct SignatureArgument {
+  std::string name;
+  Type type;
+  ArgumentRole role = ArgumentRole::Input;
+  ArgumentInit init = ArgumentInit::Normal;
+  double initScale = 1.0;
+};
+
+/// One result. Its name is its result attribute `fp8.name`, else that of the
+/// NameLoc of what is returned, else `result#number`; made unique as for
+/// arguments.
+struct SignatureResult {
+  std::string name;
+  Type type;
+  bool isCallerPlaced = false;
+};
+
+struct Signature {
+  SmallVector<SignatureArgument> arguments;
+  SmallVector<SignatureResult> results;
+};
+
+/// The signature of `function`, which may be a declaration.
+Signature getSignature(func::FuncOp function);
+
+/// Names result `index` of `function`, so that no later pass changes its name.
+void setResultName(func::FuncOp function, unsigned index, StringRef name);
+
+} // namespace mlir::fp8
+
+#endif // FP8_TARGET_SIGNATURE_H

@@ -1,0 +1,116 @@
+//===- Signature.cpp - what a function takes and gives ---*- C++ -*-===//
+//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// See Signature.h.
+//
+//===----------------------------------------------------------------------===//
+
+#include "fp8/Target/Signature.h"
+
+#include "llvm/ADT/StringSet.h"
+#include <cmath>
+
+using namespace mlir;
+using namespace mlir::fp8;
+
+StringRef mlir::fp8::stringifyArgumentRole(ArgumentRole role) {
+  switch (role) {
+  case ArgumentRole::Input:
+    return "input";
+  case ArgumentRole::Parameter:
+    return "parameter";
+  case ArgumentRole::Tangent:
+    return "tangent";
+  case ArgumentRole::State:
+    return "state";
+  case ArgumentRole::Donated:
+    return "donated";
+  }
+  return "";
+}
+
+StringRef mlir::fp8::stringifyArgumentInit(ArgumentInit init) {
+  switch (init) {
+  case ArgumentInit::Normal:
+    return "normal";
+  case ArgumentInit::Zero:
+    return "zero";
+  case ArgumentInit::One:
+    return "one";
+  }
+  return "";
+}
+
+/// `name`, or `name#number` with the first number from `number` on that makes
+/// it unlike all of `taken`.
+static std::string makeUnique(std::string name, unsigned number,
+                              llvm::StringSet<> &taken) {
+  std::string candidate = name;
+  while (!taken.insert(candidate).second)
+    candidate = name + "#" + std::to_string(number++);
+  return candidate;
+}
+
+static ArgumentRole getRole(func::FuncOp function, unsigned index) {
+  if (function.getArgAttr(index, kStateAttr))
+    return ArgumentRole::State;
+  if (function.getArgAttr(index, kParameterAttr))
+    return ArgumentRole::Parameter;
+  if (function.getArgAttr(index, kTangentAttr))
+    return ArgumentRole::Tangent;
+  if (function.getArgAttr(index, kDonatedAttr))
+    return ArgumentRole::Donated;
+  return ArgumentRole::Input;
+}
+
+Signature mlir::fp8::getSignature(func::FuncOp function) {
+  Signature signature;
+  llvm::StringSet<> argumentNames, resultNames;
+  for (auto [index, type] : llvm::enumerate(function.getArgumentTypes())) {
+    SignatureArgument argument;
+    auto loc = function.isExternal()
+                   ? NameLoc()
+                   : dyn_cast<NameLoc>(function.getArgument(index).getLoc());
+    argument.name =
+        makeUnique(loc ? loc.getName().str() : "arg#" + std::to_string(index),
+                   index, argumentNames);
+    argument.type = type;
+    argument.role = getRole(function, index);
+    auto tensor = dyn_cast<RankedTensorType>(type);
+    if (argument.role == ArgumentRole::State)
+      argument.init = tensor && tensor.getRank() == 1 ? ArgumentInit::Zero
+                                                      : ArgumentInit::One;
+    if (argument.role == ArgumentRole::Parameter && tensor &&
+        tensor.getRank() > 0 && tensor.getShape().back() > 0)
+      argument.initScale = 1.0 / std::sqrt(double(tensor.getShape().back()));
+    signature.arguments.push_back(std::move(argument));
+  }
+
+  Operation *terminator = function.isExternal()
+                              ? nullptr
+                              : function.getBody().back().getTerminator();
+  for (auto [index, type] : llvm::enumerate(function.getResultTypes())) {
+    SignatureResult result;
+    auto name = function.getResultAttrOfType<StringAttr>(index, kNameAttr);
+    auto loc = terminator && index < terminator->getNumOperands()
+                   ? dyn_cast<NameLoc>(terminator->getOperand(index).getLoc())
+                   : NameLoc();
+    result.name = makeUnique(name  ? name.getValue().str()
+                             : loc ? loc.getName().str()
+                                   : "result#" + std::to_string(index),
+                             index, resultNames);
+    result.type = type;
+    auto placement =
+        function.getResultAttrOfType<StringAttr>(index, kPlacementAttr);
+    result.isCallerPlaced = placement && placement.getValue() == "caller";
+    signature.results.push_back(std::move(result));
+  }
+  return signature;
+}
+
+void mlir::fp8::setResultName(func::FuncOp function, unsigned index,
+                              StringRef name) {
+  function.setResultAttr(index, kNameAttr,
+                         StringAttr::get(function.getContext(), name));
+}
