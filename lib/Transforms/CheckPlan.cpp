@@ -1,4 +1,4 @@
-//===- CheckPlan.cpp - fp8-check-plan ---*- C++ -*-===//
+//===- CheckPlan.cpp - fp8-check-plan ---------------------------*- C++ -*-===//
 //
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
@@ -6,14 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "fp8/Dialect/FP8/IR/FP8.h"
+#include "CheckPlan/Checks.h"
 #include "fp8/Transforms/Passes.h"
-#include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/Math/IR/Math.h"
-#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
-#include "mlir/Dialect/SCF/IR/SCF.h"
-#include "mlir/Dialect/Vector/IR/VectorOps.h"
-#include "mlir/Dialect/Func/IR/FuncOps.h"
 
 namespace mlir::fp8 {
 #define GEN_PASS_DEF_FP8CHECKPLANPASS
@@ -29,8 +23,20 @@ struct CheckPlanPass : fp8::impl::FP8CheckPlanPassBase<CheckPlanPass> {
   using FP8CheckPlanPassBase::FP8CheckPlanPassBase;
 
   void runOnOperation() override {
-    getOperation().emitError("fp8-check-plan is not written yet");
-    signalPassFailure();
+    markAllAnalysesPreserved();
+    for (auto func : getOperation().getOps<func::FuncOp>()) {
+      if (func.isExternal())
+        continue;
+      FailureOr<check::PlanLine> line = check::PlanLine::read(func);
+      if (failed(line)) {
+        signalPassFailure();
+        continue;
+      }
+      bool valid = succeeded(check::checkLifetimes(*line));
+      valid &= succeeded(check::checkPlacement(*line));
+      if (!valid)
+        signalPassFailure();
+    }
   }
 };
 

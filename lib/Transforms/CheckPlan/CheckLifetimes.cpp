@@ -1,0 +1,185 @@
+//===- CheckLifetimes.cpp - frees, waits and pushes -------------*- C++ -*-===//
+//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Walks the line once with the state of every storage: live, freed, or in use
+// by a collective in flight.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Checks.h"
+
+#include <set>
+
+using namespace mlir;
+using namespace mlir::fp8;
+using namespace mlir::fp8::check;
+
+namespace {
+
+class LifetimeChecker {
+public:
+  explicit LifetimeChecker(const PlanLine &line)
+      : line(line), freedAt(line.storages.size(), -1),
+        inFlight(line.storages.size()), written(line.storages.size(), -1) {}
+
+  LogicalResult run();
+
+private:
+  void checkUses(const LineOp &lineOp);
+  void checkFree(FreeOp op, int position);
+  void checkPushes();
+
+  /// "'name' (123 bytes)".
+  std::string describe(int storage) const {
+    return ("'" + line.getName(storage) + "' (" +
+            Twine(line.storages[storage].bytes) + " bytes)")
+        .str();
+  }
+  Location locAt(int position) const { return line.ops[position].op->getLoc(); }
+  InFlightDiagnostic error(Operation *op) {
+    failed = true;
+    return op->emitOpError();
+  }
+
+  const PlanLine &line;
+  std::vector<int> freedAt;
+  /// Collectives in flight that read or write each storage, in start order.
+  std::vector<std::set<int>> inFlight;
+  /// The collective in flight that writes each storage, or -1.
+  std::vector<int> written;
+  bool failed = false;
+};
+
+} // namespace
+
+void LifetimeChecker::checkUses(const LineOp &lineOp) {
+  for (auto [index, storage] : llvm::enumerate(lineOp.uses)) {
+    // Once an op, however often it reads the value.
+    if (llvm::is_contained(ArrayRef(lineOp.uses).take_front(index), storage))
+      continue;
+    if (freedAt[storage] >= 0)
+      error(lineOp.op)
+              .append("uses ", describe(storage), " after it was freed")
+              .attachNote(locAt(freedAt[storage]))
+          << "freed here";
+    bool isWaited = llvm::is_contained(lineOp.waits, written[storage]);
+    if (written[storage] >= 0 && !isWaited && isa<KernelOp>(lineOp.op))
+      error(lineOp.op)
+              .append("reads ", describe(storage), " before the wait for it")
+              .attachNote(locAt(line.transfers[written[storage]].start))
+          << "in flight since here";
+  }
+}
+
+void LifetimeChecker::checkFree(FreeOp op, int position) {
+  for (Value value : op.getValues()) {
+    int id = line.getStorage(value);
+    if (id < 0) {
+      error(op) << "expected a value that has storage, but got one of type "
+                << value.getType();
+      continue;
+    }
+    const Storage &storage = line.storages[id];
+    if (storage.isArgument()) {
+      error(op) << "frees " << describe(id)
+                << ", but it is an argument of the function";
+      continue;
+    }
+    // A residual argument stands for the value that was passed.
+    if (value != storage.root && value.getDefiningOp()) {
+      error(op) << "expected a storage root, but got a view of "
+                << describe(id);
+      continue;
+    }
+    if (freedAt[id] >= 0) {
+      error(op)
+              .append("frees ", describe(id), " a second time")
+              .attachNote(locAt(freedAt[id]))
+          << "first freed here";
+      continue;
+    }
+    freedAt[id] = position;
+    if (storage.escapes)
+      error(op) << "frees " << describe(id)
+                << ", but it is a result of the function";
+    if (storage.residual && position < line.firstBackward)
+      error(op)
+              .append("frees ", describe(id),
+                      " in the forward region, but it is kept for backward")
+              .attachNote(locAt(line.forwardEnd))
+          << "passed on as a residual here";
+    if (!inFlight[id].empty())
+      error(op)
+              .append("frees ", describe(id),
+                      " before the wait for a collective that uses it")
+              .attachNote(locAt(line.transfers[*inFlight[id].begin()].start))
+          << "started here";
+  }
+}
+
+void LifetimeChecker::checkPushes() {
+  if (line.firstBackward < 0)
+    return;
+  std::vector<const Push *> forward(line.storages.size(), nullptr);
+  for (const Push &push : line.pushes) {
+    if (push.position < line.firstBackward) {
+      forward[push.storage] = &push;
+    } else if (const Push *first = forward[push.storage]) {
+      error(push.op)
+              .append("pushes ", describe(push.storage),
+                      " again in the backward region; a recomputation "
+                      "must not repeat an update of state")
+              .attachNote(first->op->getLoc())
+          << "first pushed here";
+    }
+  }
+}
+
+LogicalResult LifetimeChecker::run() {
+  for (auto [index, lineOp] : llvm::enumerate(line.ops)) {
+    int position = static_cast<int>(index);
+    checkUses(lineOp);
+    for (int id : lineOp.waits) {
+      const Transfer &transfer = line.transfers[id];
+      for (int storage : transfer.reads)
+        inFlight[storage].erase(id);
+      if (transfer.writes >= 0) {
+        inFlight[transfer.writes].erase(id);
+        written[transfer.writes] = -1;
+      }
+    }
+    if (auto op = dyn_cast<FreeOp>(lineOp.op))
+      checkFree(op, position);
+    for (int id : lineOp.starts) {
+      const Transfer &transfer = line.transfers[id];
+      for (int storage : transfer.reads)
+        inFlight[storage].insert(id);
+      if (transfer.writes >= 0) {
+        inFlight[transfer.writes].insert(id);
+        written[transfer.writes] = id;
+      }
+    }
+  }
+  for (const Transfer &transfer : line.transfers)
+    if (transfer.wait < 0)
+      error(line.ops[transfer.start].op)
+          << "starts a collective that nothing waits for";
+  for (auto [id, storage] : llvm::enumerate(line.storages)) {
+    if (storage.isArgument() || storage.escapes || freedAt[id] >= 0)
+      continue;
+    InFlightDiagnostic diag = error(line.ops[storage.producer].op);
+    diag << "makes " << describe(static_cast<int>(id))
+         << ", which is never freed";
+    if (storage.residual)
+      diag.attachNote(locAt(line.forwardEnd))
+          << "expected an 'fp8.free' in the backward region, since it is "
+             "passed on as a residual here";
+  }
+  checkPushes();
+  return success(!failed);
+}
+
+LogicalResult check::checkLifetimes(const PlanLine &line) {
+  return LifetimeChecker(line).run();
+}

@@ -1,0 +1,27 @@
+//===- Checks.h - the rules a plan must keep --------------------*- C++ -*-===//
+//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Each function emits one error a violation, at the op that violates the rule,
+// and fails if there was any.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef FP8_LIB_TRANSFORMS_CHECKPLAN_CHECKS_H
+#define FP8_LIB_TRANSFORMS_CHECKPLAN_CHECKS_H
+
+#include "PlanLine.h"
+
+namespace mlir::fp8::check {
+
+/// Frees come after all uses and waits, exactly once, and only for what the
+/// line allocates and does not return. State is pushed in one region only.
+LogicalResult checkLifetimes(const PlanLine &line);
+
+/// On placed IR: live buffers and workspaces are disjoint and inside the arena.
+/// Succeeds on IR without offsets.
+LogicalResult checkPlacement(const PlanLine &line);
+
+} // namespace mlir::fp8::check
+
+#endif // FP8_LIB_TRANSFORMS_CHECKPLAN_CHECKS_H

@@ -1,0 +1,115 @@
+//===- PlanLine.h - a plan as the checker reads it --------------*- C++ -*-===//
+//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The checker's own reading of planned IR: the ops that run, in one line, and
+// the storage that each value names. It shares nothing with the analyses of the
+// planner, since it exists to find their mistakes.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef FP8_LIB_TRANSFORMS_CHECKPLAN_PLANLINE_H
+#define FP8_LIB_TRANSFORMS_CHECKPLAN_PLANLINE_H
+
+#include "fp8/Dialect/FP8/IR/FP8.h"
+
+namespace mlir::fp8::check {
+
+/// A piece of memory: an argument of the function, or what one result of a
+/// kernel is written to.
+struct Storage {
+  Value root;
+  /// Position on the line of the kernel that writes it; -1 for an argument.
+  int producer = -1;
+  /// Which result of that kernel it is.
+  unsigned result = 0;
+  /// As requested; 0 for what takes no memory.
+  int64_t bytes = 0;
+  /// Passed from the forward to the backward region.
+  bool residual = false;
+  /// A function result names it: it outlives the line.
+  bool escapes = false;
+  /// Function results that name it and that are placed in the caller's buffer,
+  /// and those placed in the arena.
+  bool inCaller = false, inArena = false;
+
+  bool isArgument() const { return producer < 0; }
+};
+
+/// A collective between its start and its wait.
+struct Transfer {
+  int start = 0;
+  /// Position of the wait, or -1 where there is none.
+  int wait = -1;
+  /// The storages it reads, and the one it writes.
+  SmallVector<int, 2> reads;
+  int writes = -1;
+};
+
+/// An update of a state argument by `fp8.push_amax`.
+struct Push {
+  int position = 0;
+  int storage = 0;
+  Operation *op = nullptr;
+};
+
+/// What one op of the line does to storages, as indices.
+struct LineOp {
+  Operation *op = nullptr;
+  /// Storages that it reads or names, in operand order.
+  SmallVector<int, 4> uses;
+  /// Storages that it makes.
+  SmallVector<int, 2> makes;
+  /// Collectives that it starts and waits for.
+  SmallVector<int, 1> starts, waits;
+};
+
+class PlanLine {
+public:
+  /// Reads `func`, which has a body. Emits an error and fails where that is not
+  /// planned IR.
+  static FailureOr<PlanLine> read(func::FuncOp func);
+
+  /// The storage that `value` names, or -1 where it names none (a token).
+  int getStorage(Value value) const {
+    auto it = storageOf.find(value);
+    return it == storageOf.end() ? -1 : it->second;
+  }
+  /// The name of a storage in messages: its location's, else
+  /// `op#ordinal.result`.
+  std::string getName(int storage) const;
+
+  func::FuncOp func;
+  std::vector<LineOp> ops;
+  /// Positions of the terminator of the forward region and of the first op of
+  /// the backward region; -1 where there is no step.
+  int forwardEnd = -1, firstBackward = -1;
+  std::vector<Storage> storages;
+  std::vector<Transfer> transfers;
+  std::vector<Push> pushes;
+
+private:
+  LogicalResult readBlock(Block &block);
+  LogicalResult readStep(StepOp step);
+  LogicalResult readKernel(KernelOp kernel);
+  void readReturn(func::ReturnOp op);
+  LogicalResult wait(Operation *op, Value data, Value token);
+  void alias(Value value, int storage) {
+    if (storage >= 0)
+      storageOf[value] = storage;
+  }
+  int addStorage(Value root, int producer, unsigned result);
+
+  DenseMap<Value, int> storageOf;
+  DenseMap<Value, int> transferOf;
+  /// The number of each op among those of its name, once a message needs it.
+  mutable DenseMap<Operation *, unsigned> ordinals;
+};
+
+/// The bytes that a value of `type` takes at its bounds; 0 for a type that is
+/// no tensor. Saturates.
+int64_t countBytes(Type type);
+
+} // namespace mlir::fp8::check
+
+#endif // FP8_LIB_TRANSFORMS_CHECKPLAN_PLANLINE_H
