@@ -178,13 +178,14 @@ Location adjointLocation(Location loc) {
 /// Names the op of the backward region that makes `gradient` after `value`,
 /// whose whole gradient it is. What has a name already is the gradient of
 /// another value too, or an argument.
-void nameGradient(Value gradient, Value value) {
+void nameGradient(Value gradient, Value value, StringRef suffix) {
   Operation *op = gradient.getDefiningOp();
   auto name = dyn_cast<NameLoc>(value.getLoc());
   if (op && name && !isa<NameLoc>(op->getLoc()))
-    op->setLoc(NameLoc::get(
-        StringAttr::get(op->getContext(), "d_" + name.getName().getValue()),
-        op->getLoc()));
+    op->setLoc(
+        NameLoc::get(StringAttr::get(op->getContext(),
+                                     "d_" + name.getName().getValue() + suffix),
+                     op->getLoc()));
 }
 
 /// The sum of the contributions to the gradient of `value`, or null where there
@@ -201,7 +202,9 @@ Value Differentiation::takeGradient(Value value, Location loc) {
     sum = sum ? Value(arith::AddFOp::create(builder, adjointLocation(loc), sum,
                                             contribution.gradient))
               : contribution.gradient;
-  nameGradient(sum, value);
+  // The plain name is that of the tangent where there is one.
+  bool hasTangent = isa<BlockArgument>(it->second.back().gradient);
+  nameGradient(sum, value, hasTangent ? ".sum" : "");
   return sum;
 }
 

@@ -42,11 +42,20 @@ def FP8BuildBackwardPass : Pass<"fp8-build-backward", "::mlir::ModuleOp"> {
 def FP8ExpandRecipesPass : Pass<"fp8-expand-recipes", "::mlir::ModuleOp"> {
   let summary = "writes linears and their gradients out as amax, scale, cast and matmul";
   let description = [{
-    Replaces `fp8.linear`, `fp8.linear_dgrad` and `fp8.linear_wgrad`. A value that is cast twice alike (same group,
-    format, rule) is cast once: in the backward region an equal cast of the forward region is read as a residual, which
-    makes it a candidate for saving. Transposes are inserted only where bytes must move for the scale to fit; dims are
-    otherwise exchanged with `fp8.permute`, a view. With a `delayed` recipe the scale is the state argument and the
-    amax is pushed.
+    Replaces `fp8.linear`, `fp8.linear_dgrad` and `fp8.linear_wgrad`, each where it stands. With x [N, K], w [M, K]
+    and dy [N, M], the groups of the casts are
+
+    | recipe | fprop: x, w | dgrad: dy, w | wgrad: dy, x |
+    |---|---|---|---|
+    | tensorwise, delayed | one scale a tensor | the same casts | the same casts |
+    | rowwise | [1, all], [1, all] | [1, all], [all, 1] | [all, 1], [all, 1] |
+    | block128 | [1, 128], [128, 128] | [1, 128], [128, 128] | [128, 1], [128, 1] |
+
+    A value that is cast twice alike (same group, format, rule) is cast once: in the backward region an equal cast of
+    the forward region is read as a residual, which makes it a candidate for saving. Dimensions are exchanged with
+    `fp8.permute`, a view; what a target's layout rule makes of that is its lowering's business. With a `delayed`
+    recipe the scale is the state argument, and the amax is pushed where it is computed, once a value and history;
+    outside an `fp8.step` (evaluation) nothing is pushed.
   }];
   let dependentDialects = ["::mlir::fp8::FP8Dialect", "::mlir::arith::ArithDialect"];
 }
