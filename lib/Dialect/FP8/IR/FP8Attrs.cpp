@@ -39,25 +39,30 @@ void FP8Dialect::registerTypes() {
 //===----------------------------------------------------------------------===//
 
 /// Parses `[1, all]`: integers, with `word` standing for `wordValue`.
-static ParseResult parseExtents(AsmParser &parser, StringRef word, int64_t wordValue,
+static ParseResult parseExtents(AsmParser &parser, StringRef word,
+                                int64_t wordValue,
                                 SmallVectorImpl<int64_t> &extents) {
-  return parser.parseCommaSeparatedList(AsmParser::Delimiter::Square, [&]() -> ParseResult {
-    if (succeeded(parser.parseOptionalKeyword(word))) {
-      extents.push_back(wordValue);
-      return success();
-    }
-    SMLoc loc = parser.getCurrentLocation();
-    int64_t value = 0;
-    if (parser.parseInteger(value))
-      return failure();
-    if (value < 1)
-      return parser.emitError(loc) << "expected '" << word << "' or a number of at least 1, but got " << value;
-    extents.push_back(value);
-    return success();
-  });
+  return parser.parseCommaSeparatedList(
+      AsmParser::Delimiter::Square, [&]() -> ParseResult {
+        if (succeeded(parser.parseOptionalKeyword(word))) {
+          extents.push_back(wordValue);
+          return success();
+        }
+        SMLoc loc = parser.getCurrentLocation();
+        int64_t value = 0;
+        if (parser.parseInteger(value))
+          return failure();
+        if (value < 1)
+          return parser.emitError(loc)
+                 << "expected '" << word
+                 << "' or a number of at least 1, but got " << value;
+        extents.push_back(value);
+        return success();
+      });
 }
 
-static void printExtents(AsmPrinter &printer, StringRef word, int64_t wordValue, ArrayRef<int64_t> extents) {
+static void printExtents(AsmPrinter &printer, StringRef word, int64_t wordValue,
+                         ArrayRef<int64_t> extents) {
   printer << '[';
   llvm::interleaveComma(extents, printer, [&](int64_t value) {
     if (value == wordValue)
@@ -94,20 +99,26 @@ Attribute TensorEncodingAttr::parse(AsmParser &parser, Type) {
         return failure();
       std::optional<ScaleLayout> value = symbolizeScaleLayout(name);
       if (!value)
-        return parser.emitError(nameLoc) << "expected 'compact' or 'gemm_ready', but got '" << name << "'";
+        return parser.emitError(nameLoc)
+               << "expected 'compact' or 'gemm_ready', but got '" << name
+               << "'";
       layout = *value;
       return success();
     }
-    return parser.emitError(loc) << "expected 'scale', 'pow2', 'layout' or 'bounds', but got '" << key << "'";
+    return parser.emitError(loc)
+           << "expected 'scale', 'pow2', 'layout' or 'bounds', but got '" << key
+           << "'";
   };
   SMLoc loc = parser.getCurrentLocation();
-  if (parser.parseCommaSeparatedList(AsmParser::Delimiter::LessGreater, parseField))
+  if (parser.parseCommaSeparatedList(AsmParser::Delimiter::LessGreater,
+                                     parseField))
     return {};
   if (group.empty() && bounds.empty()) {
     parser.emitError(loc) << "expected a scale or bounds";
     return {};
   }
-  return TensorEncodingAttr::get(parser.getContext(), group, pow2, layout, bounds);
+  return TensorEncodingAttr::get(parser.getContext(), group, pow2, layout,
+                                 bounds);
 }
 
 void TensorEncodingAttr::print(AsmPrinter &printer) const {
@@ -121,7 +132,8 @@ void TensorEncodingAttr::print(AsmPrinter &printer) const {
   if (getPow2())
     printer.getStream() << StringRef(separator) << "pow2";
   if (getLayout() != ScaleLayout::Compact)
-    printer.getStream() << StringRef(separator) << "layout = " << stringifyScaleLayout(getLayout());
+    printer.getStream() << StringRef(separator)
+                        << "layout = " << stringifyScaleLayout(getLayout());
   if (!getBounds().empty()) {
     printer.getStream() << StringRef(separator) << "bounds = ";
     printExtents(printer, "none", -1, getBounds());
@@ -129,8 +141,43 @@ void TensorEncodingAttr::print(AsmPrinter &printer) const {
   printer << '>';
 }
 
-LogicalResult TensorEncodingAttr::verifyEncoding(ArrayRef<int64_t> shape, Type elementType,
-                                                 function_ref<InFlightDiagnostic()> emitError) const {
+LogicalResult TensorEncodingAttr::verifyEncoding(
+    ArrayRef<int64_t> shape, Type elementType,
+    function_ref<InFlightDiagnostic()> emitError) const {
+  // (C1)
+  if (isScaled() && !isa<Float8E4M3FNType, Float8E5M2Type>(elementType))
+    return emitError()
+           << "expected element type f8E4M3FN or f8E5M2 under a scale, but got "
+           << elementType;
+  // (C2)
+  if (isScaled() && getGroup().size() != shape.size())
+    return emitError() << "expected a scale with one entry per dimension ("
+                       << shape.size() << "), but got " << getGroup().size();
+  // (C3)
+  for (int64_t size : getGroup())
+    if (size < 0)
+      return emitError()
+             << "expected scale entries of 'all' or at least 1, but got "
+             << size;
+  // (C4)
+  if (!getBounds().empty() && getBounds().size() != shape.size())
+    return emitError() << "expected bounds with one entry per dimension ("
+                       << shape.size() << "), but got " << getBounds().size();
+  for (auto [bound, dim] : llvm::zip(getBounds(), shape))
+    if (bound != -1 && (bound < 1 || bound < dim))
+      return emitError()
+             << "expected bounds of 'none' or at least the dimension " << dim
+             << ", but got " << bound;
+  // (C5)
+  if (!isScaled() && getPow2())
+    return emitError() << "expected a scale beside 'pow2', but got none";
+  if (getLayout() == ScaleLayout::GemmReady) {
+    if (!isScaled())
+      return emitError() << "expected a scale beside 'layout', but got none";
+    if (llvm::all_of(getGroup(), [](int64_t size) { return size <= 1; }))
+      return emitError() << "expected a scale in blocks for 'layout = "
+                            "gemm_ready', but got entries of 1 and 'all' only";
+  }
   return success();
 }
 
@@ -139,17 +186,40 @@ LogicalResult TensorEncodingAttr::verifyEncoding(ArrayRef<int64_t> shape, Type e
 //===----------------------------------------------------------------------===//
 
 RecipeAttr RecipeAttr::getDefault(MLIRContext *context, RecipeKind kind) {
-  Type e4m3 = Float8E4M3FNType::get(context), e5m2 = Float8E5M2Type::get(context);
-  bool perTensor = kind == RecipeKind::Tensorwise || kind == RecipeKind::Delayed;
+  Type e4m3 = Float8E4M3FNType::get(context),
+       e5m2 = Float8E5M2Type::get(context);
+  bool perTensor =
+      kind == RecipeKind::Tensorwise || kind == RecipeKind::Delayed;
   bool rowwise = kind == RecipeKind::Rowwise;
   return RecipeAttr::get(context, kind, e4m3, e4m3, perTensor ? e5m2 : e4m3,
-                         kind == RecipeKind::Block128 ? Pow2::Floor : Pow2::None, perTensor || rowwise, rowwise,
-                         rowwise);
+                         kind == RecipeKind::Block128 ? Pow2::Floor
+                                                      : Pow2::None,
+                         perTensor || rowwise, rowwise, rowwise);
 }
 
-LogicalResult RecipeAttr::verify(function_ref<InFlightDiagnostic()> emitError, RecipeKind kind, Type xFormat,
-                                 Type wFormat, Type dyFormat, Pow2 pow2, bool fastFprop, bool fastDgrad,
-                                 bool fastWgrad) {
+LogicalResult RecipeAttr::verify(function_ref<InFlightDiagnostic()> emitError,
+                                 RecipeKind kind, Type xFormat, Type wFormat,
+                                 Type dyFormat, Pow2 pow2, bool fastFprop,
+                                 bool fastDgrad, bool fastWgrad) {
+  // (C1)
+  auto isFormat = [](Type type) {
+    return isa_and_nonnull<Float8E4M3FNType, Float8E5M2Type>(type);
+  };
+  for (auto [name, format] : {std::pair("x", xFormat), std::pair("w", wFormat),
+                              std::pair("dy", dyFormat)})
+    if (!isFormat(format))
+      return emitError() << "expected format f8E4M3FN or f8E5M2 for '" << name
+                         << "', but got " << format;
+  // (C2)
+  auto isE5M2 = [](Type type) { return isa<Float8E5M2Type>(type); };
+  if (isE5M2(xFormat) + isE5M2(wFormat) + isE5M2(dyFormat) > 1)
+    return emitError() << "expected at most one of 'x', 'w' and 'dy' in "
+                          "f8E5M2, since no matmul takes two, but got "
+                       << xFormat << ", " << wFormat << ", " << dyFormat;
+  // (C3)
+  if (kind == RecipeKind::Block128 && (fastFprop || fastDgrad || fastWgrad))
+    return emitError()
+           << "expected no fast accumulation with 'block128', but got 'fast'";
   return success();
 }
 
@@ -160,13 +230,16 @@ Attribute RecipeAttr::parse(AsmParser &parser, Type) {
     return {};
   std::optional<RecipeKind> kind = symbolizeRecipeKind(kindName);
   if (!kind) {
-    parser.emitError(loc) << "expected 'tensorwise', 'delayed', 'rowwise' or 'block128', but got '" << kindName << "'";
+    parser.emitError(loc) << "expected 'tensorwise', 'delayed', 'rowwise' or "
+                             "'block128', but got '"
+                          << kindName << "'";
     return {};
   }
   RecipeAttr base = getDefault(parser.getContext(), *kind);
   Type x = base.getXFormat(), w = base.getWFormat(), dy = base.getDyFormat();
   Pow2 pow2 = base.getPow2();
-  bool fprop = base.getFastFprop(), dgrad = base.getFastDgrad(), wgrad = base.getFastWgrad();
+  bool fprop = base.getFastFprop(), dgrad = base.getFastDgrad(),
+       wgrad = base.getFastWgrad();
   auto parseFast = [&]() -> ParseResult {
     StringRef pass;
     SMLoc passLoc = parser.getCurrentLocation();
@@ -179,7 +252,9 @@ Attribute RecipeAttr::parse(AsmParser &parser, Type) {
     else if (pass == "wgrad")
       wgrad = true;
     else
-      return parser.emitError(passLoc) << "expected 'fprop', 'dgrad' or 'wgrad', but got '" << pass << "'";
+      return parser.emitError(passLoc)
+             << "expected 'fprop', 'dgrad' or 'wgrad', but got '" << pass
+             << "'";
     return success();
   };
   while (succeeded(parser.parseOptionalComma())) {
@@ -198,22 +273,27 @@ Attribute RecipeAttr::parse(AsmParser &parser, Type) {
         return {};
       std::optional<Pow2> value = symbolizePow2(name);
       if (!value) {
-        parser.emitError(keyLoc) << "expected 'none', 'floor' or 'ceil', but got '" << name << "'";
+        parser.emitError(keyLoc)
+            << "expected 'none', 'floor' or 'ceil', but got '" << name << "'";
         return {};
       }
       pow2 = *value;
     } else if (key == "fast") {
       fprop = dgrad = wgrad = false;
-      if (parser.parseCommaSeparatedList(AsmParser::Delimiter::Square, parseFast))
+      if (parser.parseCommaSeparatedList(AsmParser::Delimiter::Square,
+                                         parseFast))
         return {};
     } else {
-      parser.emitError(keyLoc) << "expected 'x', 'w', 'dy', 'pow2' or 'fast', but got '" << key << "'";
+      parser.emitError(keyLoc)
+          << "expected 'x', 'w', 'dy', 'pow2' or 'fast', but got '" << key
+          << "'";
       return {};
     }
   }
   if (parser.parseGreater())
     return {};
-  return parser.getChecked<RecipeAttr>(loc, parser.getContext(), *kind, x, w, dy, pow2, fprop, dgrad, wgrad);
+  return parser.getChecked<RecipeAttr>(loc, parser.getContext(), *kind, x, w,
+                                       dy, pow2, fprop, dgrad, wgrad);
 }
 
 void RecipeAttr::print(AsmPrinter &printer) const {
@@ -227,7 +307,8 @@ void RecipeAttr::print(AsmPrinter &printer) const {
     printer << ", dy = " << getDyFormat();
   if (getPow2() != base.getPow2())
     printer << ", pow2 = " << stringifyPow2(getPow2());
-  if (getFastFprop() != base.getFastFprop() || getFastDgrad() != base.getFastDgrad() ||
+  if (getFastFprop() != base.getFastFprop() ||
+      getFastDgrad() != base.getFastDgrad() ||
       getFastWgrad() != base.getFastWgrad()) {
     SmallVector<StringRef> passes;
     if (getFastFprop())

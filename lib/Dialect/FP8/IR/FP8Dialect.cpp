@@ -2,7 +2,8 @@
 //
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Registration, the dialect-wide attribute verifiers, and the helpers of FP8.h.
+// Registration, and the helpers of FP8.h. The verifiers of discardable
+// attributes stand in FP8DialectAttrs.cpp.
 //
 //===----------------------------------------------------------------------===//
 
@@ -23,23 +24,13 @@ void FP8Dialect::initialize() {
   registerOps();
 }
 
-Operation *FP8Dialect::materializeConstant(OpBuilder &builder, Attribute value, Type type, Location loc) {
+Operation *FP8Dialect::materializeConstant(OpBuilder &builder, Attribute value,
+                                           Type type, Location loc) {
   return arith::ConstantOp::materialize(builder, value, type, loc);
 }
 
-LogicalResult FP8Dialect::verifyOperationAttribute(Operation *op, NamedAttribute attribute) { return success(); }
-
-LogicalResult FP8Dialect::verifyRegionArgAttribute(Operation *op, unsigned region, unsigned arg,
-                                                   NamedAttribute attribute) {
-  return success();
-}
-
-LogicalResult FP8Dialect::verifyRegionResultAttribute(Operation *op, unsigned region, unsigned result,
-                                                      NamedAttribute attribute) {
-  return success();
-}
-
-SmallVector<int64_t> mlir::fp8::getScaleShape(ArrayRef<int64_t> shape, ArrayRef<int64_t> group) {
+SmallVector<int64_t> mlir::fp8::getScaleShape(ArrayRef<int64_t> shape,
+                                              ArrayRef<int64_t> group) {
   SmallVector<int64_t> result;
   for (auto [dim, size] : llvm::zip_equal(shape, group))
     result.push_back(size == 0 ? 1 : llvm::divideCeil(dim, size));
@@ -48,7 +39,17 @@ SmallVector<int64_t> mlir::fp8::getScaleShape(ArrayRef<int64_t> shape, ArrayRef<
 
 TensorEncodingAttr mlir::fp8::getEncoding(Type type) {
   auto tensor = dyn_cast<RankedTensorType>(type);
-  return tensor ? dyn_cast_or_null<TensorEncodingAttr>(tensor.getEncoding()) : TensorEncodingAttr();
+  return tensor ? dyn_cast_or_null<TensorEncodingAttr>(tensor.getEncoding())
+                : TensorEncodingAttr();
+}
+
+/// Bits an element takes, 0 for a type that no op of the dialect stores.
+static int64_t getElementBits(Type type) {
+  if (type.isIntOrFloat())
+    return type.getIntOrFloatBitWidth();
+  if (auto complexType = dyn_cast<ComplexType>(type))
+    return 2 * getElementBits(complexType.getElementType());
+  return type.isIndex() ? IndexType::kInternalStorageBitWidth : 0;
 }
 
 int64_t mlir::fp8::getByteSize(Type type) {
@@ -56,16 +57,69 @@ int64_t mlir::fp8::getByteSize(Type type) {
   if (!tensor)
     return 0;
   TensorEncodingAttr encoding = getEncoding(type);
-  int64_t elements = 1;
+  ArrayRef<int64_t> bounds =
+      encoding ? encoding.getBounds() : ArrayRef<int64_t>();
+  SmallVector<int64_t> dims;
   for (auto [index, dim] : llvm::enumerate(tensor.getShape())) {
-    int64_t cap = encoding && index < encoding.getBounds().size() ? encoding.getBounds()[index] : -1;
-    elements *= cap > 0 ? cap : dim;
+    int64_t cap =
+        index < bounds.size() && bounds[index] > 0 ? bounds[index] : dim;
+    if (cap <= 0)
+      return 0;
+    dims.push_back(cap);
   }
-  return elements * llvm::divideCeil(tensor.getElementTypeBitWidth(), 8);
+  int64_t bytes = llvm::divideCeil(getElementBits(tensor.getElementType()), 8);
+  for (int64_t dim : dims) {
+    if (bytes > kMaxTensorBytes / dim)
+      return kMaxTensorBytes + 1;
+    bytes *= dim;
+  }
+  return bytes;
+}
+
+LogicalResult
+mlir::fp8::verifyTensorType(Type type,
+                            function_ref<InFlightDiagnostic()> emitError) {
+  if (!isa<TensorType>(type))
+    return success();
+  auto tensor = dyn_cast<RankedTensorType>(type);
+  // (C1)
+  if (!tensor || !tensor.hasStaticShape())
+    return emitError() << "expected a tensor of static shape, but got " << type;
+  if (llvm::is_contained(tensor.getShape(), 0))
+    return emitError() << "expected dimensions of at least 1, but got " << type;
+  // (C2)
+  if (getByteSize(type) > kMaxTensorBytes)
+    return emitError() << "expected a tensor of at most " << kMaxTensorBytes
+                       << " bytes, but got " << type;
+  // (C3)
+  if (!tensor.getEncoding())
+    return success();
+  auto encoding = dyn_cast<TensorEncodingAttr>(tensor.getEncoding());
+  if (!encoding)
+    return emitError()
+           << "expected '#fp8.tensor' as the encoding of a tensor, but got "
+           << tensor.getEncoding();
+  // Again, since the bytecode reader builds types without asking.
+  return encoding.verifyEncoding(tensor.getShape(), tensor.getElementType(),
+                                 emitError);
+}
+
+LogicalResult mlir::fp8::verifyTensorsFit(Operation *op) {
+  auto verifyType = [&](Type type) {
+    return verifyTensorType(type, [&] { return op->emitOpError(); });
+  };
+  for (Type type : op->getOperandTypes())
+    if (failed(verifyType(type)))
+      return failure();
+  for (Type type : op->getResultTypes())
+    if (failed(verifyType(type)))
+      return failure();
+  return success();
 }
 
 bool mlir::fp8::isView(Operation *op) {
-  return isa<PermuteOp, SliceOp, ReshapeOp, BitcastOp, WaitOp, RematBarrierOp>(op);
+  return isa<PermuteOp, SliceOp, ReshapeOp, BitcastOp, WaitOp, RematBarrierOp>(
+      op);
 }
 
 Value mlir::fp8::getRoot(Value value) {

@@ -1,4 +1,5 @@
-//===- FP8ProgramOps.cpp - the step, the kernel and what a plan adds ---*- C++ -*-===//
+//===- FP8ProgramOps.cpp - the step, the kernel and what a plan adds ---*- C++
+//-*-===//
 //
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
@@ -9,7 +10,8 @@
 #include "fp8/Dialect/FP8/IR/FP8.h"
 
 #include "mlir/IR/Builders.h"
-#include "mlir/IR/PatternMatch.h"
+#include "mlir/Interfaces/FunctionInterfaces.h"
+#include <map>
 
 using namespace mlir;
 using namespace mlir::fp8;
@@ -18,8 +20,12 @@ using namespace mlir::fp8;
 // StepOp
 //===----------------------------------------------------------------------===//
 
-YieldOp StepOp::getForwardYield() { return cast<YieldOp>(getForward().front().getTerminator()); }
-YieldOp StepOp::getBackwardYield() { return cast<YieldOp>(getBackward().front().getTerminator()); }
+YieldOp StepOp::getForwardYield() {
+  return cast<YieldOp>(getForward().front().getTerminator());
+}
+YieldOp StepOp::getBackwardYield() {
+  return cast<YieldOp>(getBackward().front().getTerminator());
+}
 
 ParseResult StepOp::parse(OpAsmParser &parser, OperationState &result) {
   SmallVector<Type> types;
@@ -28,12 +34,15 @@ ParseResult StepOp::parse(OpAsmParser &parser, OperationState &result) {
   if (parser.parseOptionalAttrDict(result.attributes))
     return failure();
   if (succeeded(parser.parseOptionalArrow()))
-    if (parser.parseCommaSeparatedList(AsmParser::Delimiter::Paren,
-                                       [&] { return parser.parseType(types.emplace_back()); }))
+    if (parser.parseCommaSeparatedList(AsmParser::Delimiter::Paren, [&] {
+          return parser.parseType(types.emplace_back());
+        }))
       return failure();
   result.addTypes(types);
-  if (parser.parseKeyword("forward") || parser.parseRegion(*forward) || parser.parseKeyword("backward") ||
-      parser.parseArgumentList(residuals, OpAsmParser::Delimiter::OptionalParen, /*allowType=*/true) ||
+  if (parser.parseKeyword("forward") || parser.parseRegion(*forward) ||
+      parser.parseKeyword("backward") ||
+      parser.parseArgumentList(residuals, OpAsmParser::Delimiter::OptionalParen,
+                               /*allowType=*/true) ||
       parser.parseRegion(*backward, residuals))
     return failure();
   return success();
@@ -51,8 +60,9 @@ void StepOp::print(OpAsmPrinter &printer) {
   printer << " backward ";
   if (!getBackward().getArguments().empty()) {
     printer << '(';
-    llvm::interleaveComma(getBackward().getArguments(), printer,
-                          [&](BlockArgument argument) { printer.printRegionArgument(argument); });
+    llvm::interleaveComma(
+        getBackward().getArguments(), printer,
+        [&](BlockArgument argument) { printer.printRegionArgument(argument); });
     printer << ") ";
   }
   printer.printRegion(getBackward(), /*printEntryBlockArgs=*/false);
@@ -72,37 +82,51 @@ ParseResult KernelOp::parse(OpAsmParser &parser, OperationState &result) {
     return failure();
   std::optional<KernelKind> kind = symbolizeKernelKind(kindName);
   if (!kind)
-    return parser.emitError(loc) << "expected 'loop', 'matmul', 'collective', 'opaque' or 'state', but got '"
+    return parser.emitError(loc) << "expected 'loop', 'matmul', 'collective', "
+                                    "'opaque' or 'state', but got '"
                                  << kindName << "'";
   auto parseInput = [&]() -> ParseResult {
     OpAsmParser::Argument &argument = arguments.emplace_back();
     return failure(parser.parseArgument(argument) || parser.parseEqual() ||
-                   parser.parseOperand(operands.emplace_back()) || parser.parseColonType(argument.type));
+                   parser.parseOperand(operands.emplace_back()) ||
+                   parser.parseColonType(argument.type));
   };
   SMLoc operandLoc = parser.getCurrentLocation();
-  if (parser.parseCommaSeparatedList(AsmParser::Delimiter::OptionalParen, parseInput))
+  if (parser.parseCommaSeparatedList(AsmParser::Delimiter::OptionalParen,
+                                     parseInput))
     return failure();
   for (OpAsmParser::Argument &argument : arguments)
     inputTypes.push_back(argument.type);
   if (succeeded(parser.parseOptionalArrow()))
-    if (parser.parseCommaSeparatedList(AsmParser::Delimiter::Paren,
-                                       [&] { return parser.parseType(types.emplace_back()); }))
+    if (parser.parseCommaSeparatedList(AsmParser::Delimiter::Paren, [&] {
+          return parser.parseType(types.emplace_back());
+        }))
       return failure();
   result.addTypes(types);
-  if (parser.parseOptionalAttrDictWithKeyword(result.attributes) ||
-      parser.parseRegion(*result.addRegion(), arguments))
+  SMLoc attributesLoc = parser.getCurrentLocation();
+  if (parser.parseOptionalAttrDictWithKeyword(result.attributes))
     return failure();
-  result.addAttribute(getKindAttrName(result.name), KernelKindAttr::get(parser.getContext(), *kind));
-  return parser.resolveOperands(operands, inputTypes, operandLoc, result.operands);
+  if (result.attributes.get(getKindAttrName(result.name)))
+    return parser.emitError(attributesLoc)
+           << "expected the kind of a kernel once, but got 'kind' again";
+  if (parser.parseRegion(*result.addRegion(), arguments))
+    return failure();
+  result.addAttribute(getKindAttrName(result.name),
+                      KernelKindAttr::get(parser.getContext(), *kind));
+  return parser.resolveOperands(operands, inputTypes, operandLoc,
+                                result.operands);
 }
 
 void KernelOp::print(OpAsmPrinter &printer) {
   printer << ' ' << stringifyKernelKind(getKind());
   if (!getInputs().empty()) {
     printer << " (";
-    llvm::interleaveComma(llvm::zip(getBody().getArguments(), getInputs()), printer, [&](auto pair) {
-      printer << std::get<0>(pair) << " = " << std::get<1>(pair) << " : " << std::get<1>(pair).getType();
-    });
+    llvm::interleaveComma(llvm::zip(getBody().getArguments(), getInputs()),
+                          printer, [&](auto pair) {
+                            printer << std::get<0>(pair) << " = "
+                                    << std::get<1>(pair) << " : "
+                                    << std::get<1>(pair).getType();
+                          });
     printer << ')';
   }
   if (getNumResults()) {
@@ -118,9 +142,236 @@ void KernelOp::print(OpAsmPrinter &printer) {
   printer.printRegion(getBody(), /*printEntryBlockArgs=*/false);
 }
 
-LogicalResult StepOp::verify() { return success(); }
-LogicalResult StepOp::verifyRegions() { return success(); }
-LogicalResult YieldOp::verify() { return success(); }
-LogicalResult KernelOp::verify() { return success(); }
-LogicalResult KernelOp::verifyRegions() { return success(); }
-LogicalResult FreeOp::verify() { return success(); }
+//===----------------------------------------------------------------------===//
+// Verification of the step
+//===----------------------------------------------------------------------===//
+
+/// The yield that ends the only block of a region, or null.
+static YieldOp getYield(Region &region) {
+  if (!region.hasOneBlock() || region.front().empty())
+    return {};
+  return dyn_cast<YieldOp>(region.front().back());
+}
+
+/// Fails unless `actual` holds the types `expected`, entry by entry.
+static LogicalResult verifyTypes(Operation *op, StringRef what,
+                                 TypeRange actual, TypeRange expected,
+                                 StringRef expectedWhat) {
+  if (actual.size() != expected.size())
+    return op->emitOpError()
+           << "expected " << expected.size() << " " << what << ", as many as "
+           << expectedWhat << ", but got " << actual.size();
+  for (auto [index, pair] : llvm::enumerate(llvm::zip_equal(actual, expected)))
+    if (auto [got, want] = pair; got != want)
+      return op->emitOpError() << "expected " << what << " with the types of "
+                               << expectedWhat << ", but number " << index
+                               << " is " << got << " where that is " << want;
+  return success();
+}
+
+LogicalResult StepOp::verify() {
+  // (C5)
+  Block *block = (*this)->getBlock();
+  if (!isa_and_nonnull<FunctionOpInterface>((*this)->getParentOp()))
+    return emitOpError()
+           << "expected to stand directly in a function, but got '"
+           << (*this)->getParentOp()->getName() << "' around it";
+  for (Block &other : *block->getParent())
+    for (auto step : other.getOps<StepOp>()) {
+      if (step == *this)
+        return success();
+      InFlightDiagnostic diagnostic =
+          emitOpError()
+          << "expected one step in a function, but got a second one";
+      diagnostic.attachNote(step.getLoc()) << "the first one is here";
+      return diagnostic;
+    }
+  return success();
+}
+
+LogicalResult StepOp::verifyRegions() {
+  // (C1)
+  for (auto [name, region] : {std::pair("forward", &getForward()),
+                              std::pair("backward", &getBackward())})
+    if (!getYield(*region))
+      return emitOpError()
+             << "expected the " << name
+             << " region to be one block that ends with 'fp8.yield'";
+  if (getForward().getNumArguments() != 0)
+    return emitOpError()
+           << "expected no arguments of the forward region, but got "
+           << getForward().getNumArguments();
+  YieldOp forward = getYield(getForward()), backward = getYield(getBackward());
+  // (C2)
+  if (failed(verifyTypes(*this, "arguments of the backward region",
+                         getBackward().getArgumentTypes(),
+                         forward.getResiduals().getTypes(),
+                         "the forward yield's residuals")))
+    return failure();
+  // (C3)
+  if (!backward.getResiduals().empty())
+    return emitOpError()
+           << "expected no residuals on the backward yield, but got "
+           << backward.getResiduals().size();
+  // (C4)
+  SmallVector<Type> yielded(forward.getValues().getTypes());
+  llvm::append_range(yielded, backward.getValues().getTypes());
+  if (failed(verifyTypes(*this, "results", getResultTypes(), yielded,
+                         "the values of both yields")))
+    return failure();
+  // (C1) of fp8.remat_barrier, here since one walk sees them all
+  std::map<int64_t, Operation *> barriers;
+  WalkResult result = walk<WalkOrder::PreOrder>([&](Operation *op) {
+    if (isa<KernelOp>(op))
+      return WalkResult::skip();
+    auto barrier = dyn_cast<RematBarrierOp>(op);
+    if (!barrier)
+      return WalkResult::advance();
+    auto [first, isNew] = barriers.try_emplace(barrier.getId(), op);
+    if (isNew)
+      return WalkResult::advance();
+    InFlightDiagnostic diagnostic = barrier.emitOpError()
+                                    << "expected an 'id' of its own, but got "
+                                    << barrier.getId() << " again";
+    diagnostic.attachNote(first->second->getLoc())
+        << "the first barrier with this id is here";
+    return WalkResult::interrupt();
+  });
+  return failure(result.wasInterrupted());
+}
+
+LogicalResult YieldOp::verify() {
+  // (C1)
+  auto step = dyn_cast<StepOp>((*this)->getParentOp());
+  bool isForward = step && (*this)->getParentRegion() == &step.getForward();
+  // A residual of the backward yield is refused by the step (C3), which can say
+  // so better.
+  if (getResiduals().empty() || isForward || step)
+    return success();
+  return emitOpError()
+         << "expected residuals only in the forward region of a step, but got "
+         << getResiduals().size();
+}
+
+//===----------------------------------------------------------------------===//
+// Verification of the kernel and the free
+//===----------------------------------------------------------------------===//
+
+LogicalResult KernelOp::verify() {
+  // (C3)
+  if (std::optional<ArrayRef<int64_t>> offsets = getOffsets()) {
+    if (offsets->size() != getNumResults())
+      return emitOpError() << "expected 'offsets' with one entry per result ("
+                           << getNumResults() << "), but got "
+                           << offsets->size();
+    for (int64_t offset : *offsets)
+      if (offset != -1 && (offset < 0 || offset % 256 != 0))
+        return emitOpError()
+               << "expected 'offsets' of -1 or multiples of 256, but got "
+               << offset;
+  }
+  // (C4)
+  int64_t workspace = getWorkspace();
+  if (workspace < 0)
+    return emitOpError() << "expected 'workspace' not to be negative, but got "
+                         << workspace;
+  if (std::optional<int64_t> offset = getWorkspaceOffset()) {
+    if (workspace == 0)
+      return emitOpError() << "expected 'workspace_offset' only beside a "
+                              "'workspace' above 0, but got one";
+    if (*offset < 0 || *offset % 256 != 0)
+      return emitOpError()
+             << "expected 'workspace_offset' to be a multiple of 256, but got "
+             << *offset;
+  }
+  return success();
+}
+
+/// True for what a kernel may hold beside the ops that its kind names.
+static bool isPlumbing(Operation *op) {
+  return isa<YieldOp>(op) || (isView(op) && !isa<WaitOp>(op));
+}
+
+/// True for the ops that one pass over memory can do.
+static bool isLoopOp(Operation *op) {
+  return isa<AmaxOp, ScaleOp, CastOp, DequantizeOp, ReduceOp, BroadcastOp,
+             TransposeOp, PadOp>(op) ||
+         op->hasTrait<OpTrait::ConstantLike>() ||
+         (op->hasTrait<OpTrait::Elementwise>() && op->getNumRegions() == 0);
+}
+
+/// True for the ops of which a kernel of this kind, other than `loop`, holds
+/// exactly one.
+static bool isOnlyOp(KernelKind kind, Operation *op) {
+  switch (kind) {
+  case KernelKind::Loop:
+    return false;
+  case KernelKind::Matmul:
+    return isa<MatmulOp>(op);
+  case KernelKind::Collective:
+    return isa<AllGatherOp, AllGatherStartOp, WaitOp>(op);
+  case KernelKind::Opaque:
+    return isa<OpaqueOp>(op);
+  case KernelKind::State:
+    return isa<PushAmaxOp, UpdateScaleOp>(op);
+  }
+  return false;
+}
+
+LogicalResult KernelOp::verifyRegions() {
+  // (C1)
+  YieldOp yield = getYield(getBody());
+  if (!yield)
+    return emitOpError()
+           << "expected the body to be one block that ends with 'fp8.yield'";
+  if (failed(verifyTypes(*this, "arguments of the body",
+                         getBody().getArgumentTypes(), getInputs().getTypes(),
+                         "the operands")) ||
+      failed(verifyTypes(*this, "results", getResultTypes(),
+                         yield.getValues().getTypes(),
+                         "the values of the yield")))
+    return failure();
+  // (C2)
+  StringRef kind = stringifyKernelKind(getKind());
+  int64_t count = 0;
+  for (Operation &op : getBody().front()) {
+    if (isPlumbing(&op))
+      continue;
+    if (getKind() == KernelKind::Loop ? isLoopOp(&op)
+                                      : isOnlyOp(getKind(), &op)) {
+      ++count;
+      continue;
+    }
+    InFlightDiagnostic diagnostic =
+        emitOpError() << "expected only ops that a '" << kind
+                      << "' kernel runs, but got '" << op.getName() << "'";
+    diagnostic.attachNote(op.getLoc()) << "it stands here";
+    return diagnostic;
+  }
+  if (getKind() != KernelKind::Loop && count != 1)
+    return emitOpError() << "expected exactly one op that a '" << kind
+                         << "' kernel runs, but got " << count;
+  return success();
+}
+
+LogicalResult FreeOp::verify() {
+  // (C1)
+  for (Value value : getValues()) {
+    if (auto argument = dyn_cast<BlockArgument>(value)) {
+      Operation *parent = argument.getOwner()->getParentOp();
+      if (isa_and_nonnull<StepOp>(parent))
+        continue;
+      InFlightDiagnostic diagnostic =
+          emitOpError() << "expected results or residuals, but got argument "
+                        << argument.getArgNumber();
+      if (parent)
+        diagnostic << " of '" << parent->getName() << "'";
+      return diagnostic;
+    }
+    if (isView(value.getDefiningOp()))
+      return emitOpError()
+             << "expected the root of a storage, but got a view made by '"
+             << value.getDefiningOp()->getName() << "'";
+  }
+  return success();
+}

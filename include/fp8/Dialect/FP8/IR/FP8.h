@@ -46,9 +46,23 @@ SmallVector<int64_t> getScaleShape(ArrayRef<int64_t> shape, ArrayRef<int64_t> gr
 class TensorEncodingAttr;
 TensorEncodingAttr getEncoding(Type type);
 
+/// The most bytes one tensor may take. It leaves room to add up the sizes of 32,767 tensors in 64 bits.
+inline constexpr int64_t kMaxTensorBytes = int64_t(1) << 48;
+
 /// The bytes a tensor takes, at the bounds where it has any. The one helper all byte counts go through. 0 for a type
-/// that is no tensor (a token).
+/// that is no tensor (a token) and for a dynamic dimension without a bound. A tensor of more than kMaxTensorBytes,
+/// which no op of the dialect accepts, gives kMaxTensorBytes + 1.
 int64_t getByteSize(Type type);
+
+/// Checks one type against the constraints on tensors in the dialect's description; `emitError` starts the diagnostic.
+/// A type that is no tensor passes.
+LogicalResult verifyTensorType(Type type, function_ref<InFlightDiagnostic()> emitError);
+
+/// Trait of every op of the dialect: its operands and results meet the constraints on tensors.
+LogicalResult verifyTensorsFit(Operation *op);
+template <typename ConcreteType> struct TensorsFit : OpTrait::TraitBase<ConcreteType, TensorsFit> {
+  static LogicalResult verifyTrait(Operation *op) { return verifyTensorsFit(op); }
+};
 
 /// True for ops that give another name to the storage of operand 0: permute, slice, reshape, bitcast, wait and
 /// remat_barrier.
@@ -70,6 +84,10 @@ inline constexpr StringLiteral kPolicyAttr = "fp8.policy";
 inline constexpr StringLiteral kGridAttr = "fp8.grid";
 inline constexpr StringLiteral kTargetAttr = "fp8.target";
 inline constexpr StringLiteral kArenaBytesAttr = "fp8.arena_bytes";
+inline constexpr StringLiteral kIndexAttr = "fp8.index";
+inline constexpr StringLiteral kLiveAttr = "fp8.live";
+inline constexpr StringLiteral kBytesAttr = "fp8.bytes";
+inline constexpr StringLiteral kCostAttr = "fp8.cost";
 
 /// The function a step's backward updates run in, once a step.
 inline constexpr StringLiteral kEndOfStepName = "end_of_step";

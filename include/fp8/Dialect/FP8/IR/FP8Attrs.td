@@ -80,16 +80,16 @@ def FP8_TensorEncodingAttr : FP8_Attr<"TensorEncoding", "tensor", [
     `#fp8.tensor<scale = [1, all]>` says that the elements of one row share one scale. The group has one entry a
     dimension: the number of neighbours that share a scale, `all` for the whole dimension. `pow2` promises that every
     scale is a power of two; `layout = gemm_ready` that the block scales lie as a matmul of the target wants them.
-    `bounds = [4096, none]` gives the cap of a dimension for planning; a bounded dimension must be static today and
-    equal to its bound.
+    `bounds = [4096, none]` gives the cap of a dimension, which byte counts of a plan are taken at; the dimension
+    itself must be static today.
 
     Example: `tensor<256x512xf8E4M3FN, #fp8.tensor<scale = [1, 128], pow2, layout = compact>>`.
 
     * (C1) a scale needs an f8E4M3FN or f8E5M2 element type;
     * (C2) the group has as many entries as the tensor has dimensions;
-    * (C3) a group entry is `all` or at least 1 and at most the dimension rounded up to a multiple of it;
+    * (C3) a group entry is `all` or at least 1;
     * (C4) `bounds`, where present, has as many entries as dimensions and each is `none` or at least the dimension;
-    * (C5) `pow2` and `layout` need a scale; `layout = gemm_ready` needs a group with an entry other than 1 and `all`.
+    * (C5) `pow2` and `layout = gemm_ready` need a scale; `gemm_ready` a group with an entry other than 1 and `all`.
   }];
   let parameters = (ins
     ArrayRefParameter<"int64_t", "elements a scale covers per dimension, 0 for all; empty for unscaled">:$group,
@@ -123,6 +123,10 @@ def FP8_RecipeAttr : FP8_Attr<"Recipe", "recipe"> {
     | `delayed` | scale from the amax history, a state argument | e4m3, e4m3, e5m2 | none | fprop | TransformerEngine |
     | `rowwise` | one amax along the contraction, eps 1e-12, f64 division | e4m3 all | none | fprop, dgrad, wgrad | torchao |
     | `block128` | 1x128 for x and dy, 128x128 for w | e4m3 all | floor | none | TransformerEngine, DeepSeek-V3 |
+
+    * (C1) each format is f8E4M3FN or f8E5M2;
+    * (C2) no two operands of one matmul are both f8E5M2: at most one of `x`, `w` and `dy` is;
+    * (C3) `block128` has no fast accumulation.
   }];
   let parameters = (ins
     "RecipeKind":$kind,

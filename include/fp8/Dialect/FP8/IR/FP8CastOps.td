@@ -113,7 +113,7 @@ def FP8_PushAmaxOp : FP8_Op<"push_amax", [MemoryEffects<[MemRead<FP8_StateResour
     never recomputed, so it runs once a microbatch whatever the plan.
 
     * (C1) `amax` has one element, `history` has rank 1;
-    * (C2) `history` is a function argument marked `fp8.state` (checked where the op's function is visible).
+    * (C2) `history` is a function argument marked `fp8.state`, or one handed to the kernel the op is in.
 
     Example:
     ```mlir
@@ -133,7 +133,7 @@ def FP8_UpdateScaleOp : FP8_Op<"update_scale", [MemoryEffects<[MemRead<FP8_State
     slot i, the oldest is dropped) and slot 0 becomes 0. TransformerEngine's delayed scaling with the "max" rule.
 
     * (C1) `scale` has one element, `history` has rank 1;
-    * (C2) both are function arguments marked `fp8.state`;
+    * (C2) both are function arguments marked `fp8.state`, or such handed to the kernel the op is in;
     * (C3) `format` is f8E4M3FN or f8E5M2, `margin` lies in [0, 16].
 
     Example:

@@ -44,8 +44,12 @@ def FP8_AllGatherStartOp : FP8_CollectiveOp<"all_gather_start"> {
     As `fp8.all_gather`, but returns at once. Operand and result are in use from here to the `fp8.wait`; the result
     may be read only through the wait.
 
-    * (C1) to (C4) as in `fp8.all_gather`;
-    * (C5) the token is used by exactly one `fp8.wait`, together with the result.
+    * (C1) the module has an `fp8.grid` dictionary that holds `axis`;
+    * (C2) `dim` is below the rank; the result's dim is the operand's times the axis' size, other dims are equal;
+    * (C3) the element type is the same; the encoding too, and a scaled dimension that is gathered has a group of 1,
+      or a group that divides the shard's dimension, or is `all` (one scale for all ranks);
+    * (C4) a `gemm_ready` layout is not gathered;
+    * (C5) the token has exactly one use: an `fp8.wait` together with the result, or the `fp8.yield` of its kernel.
 
     Example:
     ```mlir
@@ -61,7 +65,7 @@ def FP8_AllGatherStartOp : FP8_CollectiveOp<"all_gather_start"> {
 def FP8_WaitOp : FP8_CollectiveOp<"wait", [AllTypesMatch<["x", "result"]>]> {
   let summary = "waits for a collective and gives its result (an alias)";
   let description = [{
-    * (C1) the operand and the token come from the same start op;
+    * (C1) the operand and the token come from the same start op, or from the same kernel around one;
     * (C2) the result has the operand's type.
 
     Example:

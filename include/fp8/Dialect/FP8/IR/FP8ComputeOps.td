@@ -95,7 +95,7 @@ def FP8_OpaqueOp : FP8_Op<"opaque", [DeclareOpInterfaceMethods<MemoryEffectsOpIn
     optionally `scratch_bytes`, `flops`, `bytes`.
 
     * (C1) `name` is not empty; `scratch_bytes`, `flops` and `bytes` are not negative;
-    * (C2) `aliases` is a list of [result, operand] pairs of indices in range, each pair of equal byte size;
+    * (C2) `aliases` is an array of `[result, operand]` pairs of indices in range, each pair of equal byte size;
     * (C3) `adjoint` has a non-empty `name`, indices in range, and no unknown key;
     * (C4) `recompute` is `yes` or `never`, and `never` where `stateful` is set.
 

@@ -21,12 +21,30 @@ def FP8_Dialect : Dialect {
     Ops of this dialect work on builtin ranked tensors with static shapes. Data and scale are separate values, since
     their lifetimes differ; how a tensor was scaled travels with it in its encoding (`#fp8.tensor`).
 
-    Discardable attributes on function arguments: `fp8.parameter`, `fp8.tangent`, `fp8.state`, `fp8.donated`,
-    `fp8.frozen` (unit). On function results: `fp8.placement` (`"arena"` or `"caller"`) and `fp8.name` (what
-    artifacts call it). On any op:
-    `fp8.checkpoint` (unit; `recompute-all` keeps its results) and `fp8.policy` (`"save"`, `"recompute"`, or an array
-    of them, one per result; overrides every policy of `fp8-select-saved`). On a module: `fp8.grid` (a dictionary of
-    axis name to size).
+    Constraints on every tensor that is an operand or a result of an op of this dialect:
+
+    * (C1) each dimension is static and at least 1;
+    * (C2) it takes at most 2^48 bytes;
+    * (C3) its encoding, where it has one, is a `#fp8.tensor`.
+
+    Discardable attributes, each refused anywhere else, and every other name that starts with `fp8.` too:
+
+    | attribute | on | value | meaning |
+    |---|---|---|---|
+    | `fp8.parameter` | function argument | unit | resident: keeping it for backward costs nothing |
+    | `fp8.tangent` | function argument | unit | a gradient passed in, resident |
+    | `fp8.state` | function argument, an f32 tensor | unit | updated in place by `fp8.push_amax` and `fp8.update_scale` |
+    | `fp8.donated` | function argument | unit | its storage may be overwritten |
+    | `fp8.frozen` | function argument | unit | gets no gradient |
+    | `fp8.placement` | function result | `"arena"` or `"caller"` | whose buffer holds it |
+    | `fp8.name` | function result | string, not empty | what artifacts call it |
+    | `fp8.checkpoint` | an op with results | unit | `recompute-all` keeps its results |
+    | `fp8.policy` | an op with results | `"save"` or `"recompute"`, or an array of them, one per result | overrides every policy of `fp8-select-saved` |
+    | `fp8.grid` | a module | dictionary of axis name to i64 size of at least 1 | the ranks |
+    | `fp8.target` | a module | string, not empty | what costs are taken from, set by `fp8-set-target` |
+    | `fp8.arena_bytes` | a function | i64, not negative | set by `fp8-place` |
+    | `fp8.index`, `fp8.live`, `fp8.bytes` | any op | integer, arrays of integers | written by `fp8-annotate-liveness` |
+    | `fp8.cost` | any op | dictionary | written by `fp8-annotate-cost` |
   }];
   let useDefaultAttributePrinterParser = 1;
   let useDefaultTypePrinterParser = 1;
@@ -41,8 +59,13 @@ def FP8_Dialect : Dialect {
   }];
 }
 
+// Holds the constraints on tensors that the dialect's description numbers.
+def FP8_TensorsFit : NativeOpTrait<"TensorsFit"> {
+  let cppNamespace = "::mlir::fp8";
+}
+
 class FP8_Op<string mnemonic, list<Trait> traits = []>
-    : Op<FP8_Dialect, mnemonic, traits>;
+    : Op<FP8_Dialect, mnemonic, !listconcat([FP8_TensorsFit], traits)>;
 class FP8_Attr<string name, string attrMnemonic, list<Trait> traits = []>
     : AttrDef<FP8_Dialect, name, traits> {
   let mnemonic = attrMnemonic;

@@ -51,7 +51,8 @@ def FP8_LinearDgradOp : FP8_LinearBase<"linear_dgrad", "dy", "w"> {
 
     * (C1) `dy`, `w` and the result have rank 2;
     * (C2) dim 1 of `dy` equals dim 0 of `w`; the result is [dim 0 of `dy`, dim 1 of `w`];
-    * (C3), (C4) as in `fp8.linear`.
+    * (C3) `state` has six operands with a `delayed` recipe and none with any other;
+    * (C4) state operands alternate rank-1 f32 histories and [1, 1] f32 scales.
 
     Example:
     ```mlir
@@ -68,7 +69,8 @@ def FP8_LinearWgradOp : FP8_LinearBase<"linear_wgrad", "dy", "x"> {
 
     * (C1) `dy`, `x` and the result have rank 2;
     * (C2) dim 0 of `dy` equals dim 0 of `x`; the result is [dim 1 of `dy`, dim 1 of `x`];
-    * (C3), (C4) as in `fp8.linear`.
+    * (C3) `state` has six operands with a `delayed` recipe and none with any other;
+    * (C4) state operands alternate rank-1 f32 histories and [1, 1] f32 scales.
 
     Example:
     ```mlir

@@ -17,7 +17,7 @@ include "mlir/Interfaces/SideEffectInterfaces.td"
 include "mlir/IR/BuiltinAttributeInterfaces.td"
 
 def FP8_F8 : AnyTypeOf<[F8E4M3FN, F8E5M2], "f8E4M3FN or f8E5M2">;
-def FP8_AnyTensor : StaticShapeTensorOf<[AnyType]>;
+def FP8_AnyTensor : StaticShapeTensorOf<[AnyInteger, AnyFloat]>;
 def FP8_HighTensor : StaticShapeTensorOf<[BF16, F32]>;
 def FP8_F32Tensor : StaticShapeTensorOf<[F32]>;
 def FP8_F8Tensor : StaticShapeTensorOf<[FP8_F8]>;

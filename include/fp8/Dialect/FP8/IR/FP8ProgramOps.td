@@ -75,7 +75,8 @@ def FP8_KernelOp : FP8_Op<"kernel", [RecursiveMemoryEffects, IsolatedFromAbove, 
     * (C2) `loop`: any number of elementwise ops, reductions, broadcasts, casts, views, transposes; `matmul`: one
       `fp8.matmul`, views of its operands, nothing else; `collective`, `opaque`, `state`: one such op and views;
     * (C3) `offsets`, where present, has one entry a result, each -1 or a multiple of 256;
-    * (C4) `workspace` is not negative; `workspace_offset` is present only where `workspace` is above 0.
+    * (C4) `workspace` is not negative; `workspace_offset`, a multiple of 256, is present only where `workspace` is
+      above 0.
 
     Example:
     ```mlir
@@ -102,7 +103,7 @@ def FP8_RematBarrierOp : FP8_Op<"remat_barrier", [Pure, AllTypesMatch<["x", "res
     subexpression elimination never merges a recomputation with its original. `after` names backward values before
     which the recomputation must not be hoisted.
 
-    * (C1) no two barriers of a function have the same `id`.
+    * (C1) no two barriers of a step, outside its kernels, have the same `id`.
 
     Example:
     ```mlir
@@ -120,7 +121,7 @@ def FP8_FreeOp : FP8_Op<"free", [MemoryEffects<[MemFree<FP8_ArenaResource>]>]> {
     After it no value of the operand's alias class may be used. An operand is a root: the result of a kernel or a
     residual argument of a backward region.
 
-    * (C1) an operand is no function argument and no view.
+    * (C1) an operand is the result of an op that is no view, or a residual argument of a backward region.
 
     Example:
     ```mlir

@@ -30,7 +30,6 @@ def FP8_PermuteOp : FP8_Op<"permute", [Pure, DeclareOpInterfaceMethods<Different
   let assemblyFormat = "$x $perm attr-dict `:` type($x) `->` type($result)";
   let hasVerifier = 1;
   let hasFolder = 1;
-  let hasCanonicalizer = 1;
 }
 
 def FP8_TransposeOp : FP8_Op<"transpose", [Pure, DeclareOpInterfaceMethods<DifferentiableOpInterface>]> {
@@ -39,7 +38,8 @@ def FP8_TransposeOp : FP8_Op<"transpose", [Pure, DeclareOpInterfaceMethods<Diffe
     As `fp8.permute`, but the result is a tensor of its own in row-major order. Exact on every element type. On a
     scaled tensor its scale, permuted alike, belongs to the result.
 
-    * (C1), (C2) as in `fp8.permute`.
+    * (C1) `perm` is a permutation of the operand's dimensions;
+    * (C2) the result's shape and encoding are those of the operand, permuted; the element type is the same.
 
     Example:
     ```mlir
@@ -93,6 +93,7 @@ def FP8_PadOp : FP8_Op<"pad", [Pure, DeclareOpInterfaceMethods<DifferentiableOpI
   let results = (outs FP8_HighTensor:$result);
   let assemblyFormat = "$x $offsets attr-dict `:` type($x) `->` type($result)";
   let hasVerifier = 1;
+  let hasFolder = 1;
 }
 
 def FP8_ReshapeOp : FP8_Op<"reshape", [Pure, DeclareOpInterfaceMethods<DifferentiableOpInterface>]> {
@@ -104,7 +105,8 @@ def FP8_ReshapeOp : FP8_Op<"reshape", [Pure, DeclareOpInterfaceMethods<Different
 
     * (C1) both types have the same number of elements and element type;
     * (C2) neither type has an encoding, or both have one with a per-tensor group;
-    * (C3) the operand is no view with strides (no `permute`, no `slice` but of leading rows).
+    * (C3) the operand is no view with strides (no `permute` that changes the order of elements, no `slice` but of
+      leading rows), as far as its views are visible.
 
     Example:
     ```mlir
@@ -123,7 +125,8 @@ def FP8_BitcastOp : FP8_Op<"bitcast", [Pure]> {
   let description = [{
     Used to move FP8 data as bytes and to read it back.
 
-    * (C1) both types have the same shape, and element types of the same width.
+    * (C1) both types have the same shape, and element types of the same width;
+    * (C2) between two FP8 types the encoding is the same.
 
     Example:
     ```mlir

@@ -1,0 +1,192 @@
+//===- FP8DialectAttrs.cpp - discardable attributes of the dialect ---*- C++
+//-*-===//
+//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Verifies the attributes whose names start with `fp8.`: where each may stand
+// and what it holds. The table is in the dialect's description.
+//
+//===----------------------------------------------------------------------===//
+
+#include "fp8/Dialect/FP8/IR/FP8.h"
+
+#include "mlir/Interfaces/FunctionInterfaces.h"
+
+using namespace mlir;
+using namespace mlir::fp8;
+
+using EmitError = function_ref<InFlightDiagnostic()>;
+
+static LogicalResult refuseUnknown(EmitError emitError,
+                                   NamedAttribute attribute, StringRef place,
+                                   ArrayRef<StringRef> known) {
+  InFlightDiagnostic diagnostic =
+      emitError() << "expected an attribute of the fp8 dialect that " << place
+                  << " may have (";
+  llvm::interleaveComma(known, diagnostic, [&](StringRef name) {
+    diagnostic << "'" << name << "'";
+  });
+  return diagnostic << "), but got '" << attribute.getName().getValue() << "'";
+}
+
+static LogicalResult verifyUnit(EmitError emitError, NamedAttribute attribute) {
+  if (isa<UnitAttr>(attribute.getValue()))
+    return success();
+  return emitError() << "expected '" << attribute.getName().getValue()
+                     << "' to be a unit attribute, but got "
+                     << attribute.getValue();
+}
+
+/// An i64 of at least `minimum`.
+static bool isI64(Attribute attribute, int64_t minimum) {
+  auto integer = dyn_cast<IntegerAttr>(attribute);
+  return integer && integer.getType().isSignlessInteger(64) &&
+         integer.getInt() >= minimum;
+}
+
+static LogicalResult verifyPolicy(Operation *op, Attribute value) {
+  auto isChoice = [](Attribute attribute) {
+    auto choice = dyn_cast<StringAttr>(attribute);
+    return choice &&
+           (choice.getValue() == "save" || choice.getValue() == "recompute");
+  };
+  if (auto choices = dyn_cast<ArrayAttr>(value)) {
+    if (choices.size() != op->getNumResults())
+      return op->emitOpError()
+             << "expected '" << kPolicyAttr << "' with one entry per result ("
+             << op->getNumResults() << "), but got " << choices.size();
+    if (llvm::all_of(choices, isChoice))
+      return success();
+  } else if (isChoice(value)) {
+    return success();
+  }
+  return op->emitOpError()
+         << "expected '" << kPolicyAttr
+         << "' to be \"save\", \"recompute\" or an array of them, but got "
+         << value;
+}
+
+static LogicalResult verifyGrid(Operation *op, Attribute value) {
+  auto grid = dyn_cast<DictionaryAttr>(value);
+  if (!grid)
+    return op->emitOpError()
+           << "expected '" << kGridAttr
+           << "' to be a dictionary of axis sizes, but got " << value;
+  for (NamedAttribute axis : grid)
+    if (!isI64(axis.getValue(), 1))
+      return op->emitOpError()
+             << "expected grid axis '" << axis.getName().getValue()
+             << "' to have an i64 size of at least 1, but got "
+             << axis.getValue();
+  return success();
+}
+
+/// Attributes that the annotating passes write, for tests.
+static LogicalResult verifyAnnotation(Operation *op, StringRef name,
+                                      Attribute value) {
+  auto isNumber = [](Attribute attribute) { return isI64(attribute, 0); };
+  bool good = name == kIndexAttr ? isNumber(value)
+              : name == kCostAttr
+                  ? isa<DictionaryAttr>(value)
+                  : isNumber(value) || isa<ArrayAttr, DenseI64ArrayAttr>(value);
+  if (good)
+    return success();
+  return op->emitOpError() << "expected '" << name
+                           << "' as its pass writes it ("
+                           << (name == kIndexAttr
+                                   ? "an i64 that is not negative"
+                               : name == kCostAttr
+                                   ? "a dictionary"
+                                   : "an i64 that is not negative, or an array")
+                           << "), but got " << value;
+}
+
+LogicalResult FP8Dialect::verifyOperationAttribute(Operation *op,
+                                                   NamedAttribute attribute) {
+  StringRef name = attribute.getName().getValue();
+  Attribute value = attribute.getValue();
+  auto emitError = [&] { return op->emitOpError(); };
+  auto expectOn = [&](bool right, StringRef place) -> LogicalResult {
+    if (right)
+      return success();
+    return emitError() << "expected '" << name << "' on " << place
+                       << ", but got it on '" << op->getName() << "'";
+  };
+  if (name == kCheckpointAttr || name == kPolicyAttr) {
+    if (failed(expectOn(op->getNumResults() != 0, "an op with results")))
+      return failure();
+    return name == kPolicyAttr ? verifyPolicy(op, value)
+                               : verifyUnit(emitError, attribute);
+  }
+  if (name == kGridAttr)
+    return failed(expectOn(isa<ModuleOp>(op), "a module"))
+               ? failure()
+               : verifyGrid(op, value);
+  if (name == kTargetAttr) {
+    if (failed(expectOn(isa<ModuleOp>(op), "a module")))
+      return failure();
+    auto target = dyn_cast<StringAttr>(value);
+    if (target && !target.empty())
+      return success();
+    return emitError() << "expected '" << name
+                       << "' to be the name of a target, but got " << value;
+  }
+  if (name == kArenaBytesAttr) {
+    if (failed(expectOn(isa<FunctionOpInterface>(op), "a function")))
+      return failure();
+    if (isI64(value, 0))
+      return success();
+    return emitError() << "expected '" << name
+                       << "' to be an i64 that is not negative, but got "
+                       << value;
+  }
+  if (llvm::is_contained({kIndexAttr, kLiveAttr, kBytesAttr, kCostAttr}, name))
+    return verifyAnnotation(op, name, value);
+  return refuseUnknown(emitError, attribute, "an op",
+                       {kCheckpointAttr, kPolicyAttr, kGridAttr, kTargetAttr,
+                        kArenaBytesAttr, kIndexAttr, kLiveAttr, kBytesAttr,
+                        kCostAttr});
+}
+
+LogicalResult FP8Dialect::verifyRegionArgAttribute(Operation *op,
+                                                   unsigned region,
+                                                   unsigned arg,
+                                                   NamedAttribute attribute) {
+  StringRef name = attribute.getName().getValue();
+  auto emitError = [&] {
+    return op->emitOpError() << "argument " << arg << ": ";
+  };
+  if (!llvm::is_contained(
+          {kParameterAttr, kTangentAttr, kStateAttr, kDonatedAttr, kFrozenAttr},
+          name))
+    return refuseUnknown(
+        emitError, attribute, "an argument",
+        {kParameterAttr, kTangentAttr, kStateAttr, kDonatedAttr, kFrozenAttr});
+  if (failed(verifyUnit(emitError, attribute)))
+    return failure();
+  auto function = dyn_cast<FunctionOpInterface>(op);
+  if (name != kStateAttr || !function || arg >= function.getNumArguments())
+    return success();
+  Type type = function.getArgumentTypes()[arg];
+  auto tensor = dyn_cast<RankedTensorType>(type);
+  if (tensor && tensor.getElementType().isF32())
+    return success();
+  return emitError() << "expected '" << kStateAttr
+                     << "' on an f32 tensor, but got it on " << type;
+}
+
+LogicalResult FP8Dialect::verifyRegionResultAttribute(
+    Operation *op, unsigned region, unsigned result, NamedAttribute attribute) {
+  auto emitError = [&] {
+    return op->emitOpError() << "result " << result << ": ";
+  };
+  if (attribute.getName() != kPlacementAttr)
+    return refuseUnknown(emitError, attribute, "a result", {kPlacementAttr});
+  auto placement = dyn_cast<StringAttr>(attribute.getValue());
+  if (placement &&
+      (placement.getValue() == "arena" || placement.getValue() == "caller"))
+    return success();
+  return emitError() << "expected '" << kPlacementAttr
+                     << "' to be \"arena\" or \"caller\", but got "
+                     << attribute.getValue();
+}
