@@ -180,11 +180,18 @@ LogicalResult FP8Dialect::verifyRegionResultAttribute(
   auto emitError = [&] {
     return op->emitOpError() << "result " << result << ": ";
   };
+  auto text = dyn_cast<StringAttr>(attribute.getValue());
+  if (attribute.getName() == kNameAttr) {
+    if (text && !text.empty())
+      return success();
+    return emitError() << "expected '" << kNameAttr
+                       << "' to be a string that is not empty, but got "
+                       << attribute.getValue();
+  }
   if (attribute.getName() != kPlacementAttr)
-    return refuseUnknown(emitError, attribute, "a result", {kPlacementAttr});
-  auto placement = dyn_cast<StringAttr>(attribute.getValue());
-  if (placement &&
-      (placement.getValue() == "arena" || placement.getValue() == "caller"))
+    return refuseUnknown(emitError, attribute, "a result",
+                         {kPlacementAttr, kNameAttr});
+  if (text && (text.getValue() == "arena" || text.getValue() == "caller"))
     return success();
   return emitError() << "expected '" << kPlacementAttr
                      << "' to be \"arena\" or \"caller\", but got "

@@ -200,8 +200,13 @@ func.func private @f(tensor<8xbf16> {fp8.state})
 
 // -----
 
-// expected-error@+1 {{result 0: expected an attribute of the fp8 dialect that a result may have ('fp8.placement'), but got 'fp8.parameter'}}
+// expected-error@+1 {{result 0: expected an attribute of the fp8 dialect that a result may have ('fp8.placement', 'fp8.name'), but got 'fp8.parameter'}}
 func.func private @f() -> (tensor<8xf32> {fp8.parameter})
+
+// -----
+
+// expected-error@+1 {{result 0: expected 'fp8.name' to be a string that is not empty, but got ""}}
+func.func private @f() -> (tensor<8xf32> {fp8.name = ""})
 
 // -----
 
