@@ -1,19 +1,15 @@
-//===- AnnotateLiveness.cpp - fp8-annotate-liveness ---*- C++ -*-===//
+//===- AnnotateLiveness.cpp - fp8-annotate-liveness -------------*- C++ -*-===//
 //
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Writes the live range of each alias class into attributes.
+// Writes the live range of each alias class into attributes, so that tests can
+// say what it has to be at any phase.
 //
 //===----------------------------------------------------------------------===//
 
 #include "fp8/Dialect/FP8/IR/FP8.h"
 #include "fp8/Transforms/Passes.h"
-#include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/Math/IR/Math.h"
-#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
-#include "mlir/Dialect/SCF/IR/SCF.h"
-#include "mlir/Dialect/Vector/IR/VectorOps.h"
-#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/Matchers.h"
 
 namespace mlir::fp8 {
 #define GEN_PASS_DEF_FP8ANNOTATELIVENESSPASS
@@ -25,12 +21,149 @@ using namespace mlir::fp8;
 
 namespace {
 
-struct AnnotateLivenessPass : fp8::impl::FP8AnnotateLivenessPassBase<AnnotateLivenessPass> {
+constexpr StringLiteral kIndex = "fp8.index";
+constexpr StringLiteral kLive = "fp8.live";
+constexpr StringLiteral kBytes = "fp8.bytes";
+
+/// The operand of `result`'s op whose storage `result` names, or null where it
+/// has storage of its own.
+Value getAliasedOperand(OpResult result) {
+  Operation *op = result.getOwner();
+  if (isView(op))
+    return op->getOperand(0);
+  if (auto opaque = dyn_cast<OpaqueOp>(op)) {
+    ArrayAttr pairs = opaque.getAliasesAttr();
+    for (Attribute pair : pairs ? pairs.getValue() : ArrayRef<Attribute>()) {
+      auto indices = cast<ArrayAttr>(pair);
+      if (cast<IntegerAttr>(indices[0]).getInt() == result.getResultNumber())
+        return opaque.getInputs()[cast<IntegerAttr>(indices[1]).getInt()];
+    }
+  }
+  if (auto kernel = dyn_cast<KernelOp>(op)) {
+    // A kernel writes its results, but what a wait or an opaque op in it hands
+    // through stays where it is.
+    Value value = cast<YieldOp>(kernel.getBody().front().getTerminator())
+                      .getValues()[result.getResultNumber()];
+    bool handsThrough = false;
+    while (auto inner = dyn_cast<OpResult>(value)) {
+      handsThrough |= isa<WaitOp, OpaqueOp>(inner.getOwner());
+      value = getAliasedOperand(inner);
+      if (!value)
+        return Value();
+    }
+    if (handsThrough)
+      return kernel.getInputs()[cast<BlockArgument>(value).getArgNumber()];
+  }
+  return Value();
+}
+
+/// The live ranges of one function.
+class Liveness {
+public:
+  void run(func::FuncOp func) {
+    visit(func.getBody().front());
+    for (Value value : leaving)
+      last[getRootOf(value)] = static_cast<int64_t>(ops.size());
+    Builder builder(func.getContext());
+    for (auto [index, op] : llvm::enumerate(ops))
+      annotate(op, static_cast<int64_t>(index), builder);
+  }
+
+private:
+  Value getRootOf(Value value) const {
+    auto it = roots.find(value);
+    return it == roots.end() ? value : it->second;
+  }
+
+  void visit(Block &block) {
+    for (Operation &op : block) {
+      if (auto step = dyn_cast<StepOp>(op)) {
+        visitStep(step);
+        continue;
+      }
+      if (isa<func::ReturnOp>(op))
+        llvm::append_range(leaving, op.getOperands());
+      if (op.hasTrait<OpTrait::IsTerminator>())
+        continue;
+      visitOp(&op);
+    }
+  }
+
+  void visitStep(StepOp step) {
+    visit(step.getForward().front());
+    Block &backward = step.getBackward().front();
+    for (auto [argument, residual] : llvm::zip_equal(
+             backward.getArguments(), step.getForwardYield().getResiduals()))
+      roots[argument] = getRootOf(residual);
+    visit(backward);
+    auto yielded = llvm::to_vector(step.getForwardYield().getValues());
+    llvm::append_range(yielded, step.getBackwardYield().getValues());
+    for (auto [result, value] : llvm::zip_equal(step.getResults(), yielded))
+      roots[result] = getRootOf(value);
+  }
+
+  void visitOp(Operation *op) {
+    int64_t position = static_cast<int64_t>(ops.size());
+    ops.push_back(op);
+    // Neither the order a barrier keeps nor the end of a buffer is a use of it.
+    ValueRange operands = op->getOperands();
+    if (isa<RematBarrierOp>(op))
+      operands = operands.take_front();
+    if (!isa<FreeOp>(op))
+      for (Value operand : operands) {
+        last[getRootOf(operand)] = position;
+        // What a collective reads is in use until its token is waited for.
+        if (isa<TokenType>(operand.getType()))
+          if (Operation *start = getRootOf(operand).getDefiningOp())
+            for (Value source : start->getOperands())
+              last[getRootOf(source)] = position;
+      }
+    for (OpResult result : op->getResults())
+      if (Value operand = getAliasedOperand(result))
+        roots[result] = getRootOf(operand);
+      else
+        last[result] = position;
+  }
+
+  void annotate(Operation *op, int64_t index, Builder &builder) const {
+    op->setAttr(kIndex, builder.getI64IntegerAttr(index));
+    if (matchPattern(op, m_Constant()))
+      return;
+    SmallVector<int64_t> live, bytes;
+    for (OpResult result : op->getResults())
+      if (!roots.contains(result) && !isa<TokenType>(result.getType())) {
+        live.push_back(index);
+        live.push_back(last.lookup(result));
+        bytes.push_back(getByteSize(result.getType()));
+      }
+    if (live.empty())
+      return;
+    op->setAttr(kLive, builder.getDenseI64ArrayAttr(live));
+    op->setAttr(kBytes, builder.getDenseI64ArrayAttr(bytes));
+  }
+
+  std::vector<Operation *> ops;
+  DenseMap<Value, Value> roots;
+  DenseMap<Value, int64_t> last;
+  SmallVector<Value> leaving;
+};
+
+struct AnnotateLivenessPass
+    : fp8::impl::FP8AnnotateLivenessPassBase<AnnotateLivenessPass> {
   using FP8AnnotateLivenessPassBase::FP8AnnotateLivenessPassBase;
 
   void runOnOperation() override {
-    getOperation().emitError("fp8-annotate-liveness is not written yet");
-    signalPassFailure();
+    for (auto func : getOperation().getOps<func::FuncOp>()) {
+      if (func.isExternal())
+        continue;
+      if (!func.getBody().hasOneBlock()) {
+        func.emitOpError("expected a body of one block, but got ")
+            << func.getBody().getBlocks().size();
+        signalPassFailure();
+        continue;
+      }
+      Liveness().run(func);
+    }
   }
 };
 
