@@ -27,6 +27,12 @@ void twice(void *const *args) {
     out(args, 1)[i] = 2.0f * in(args, 0)[i];
 }
 
+/// args: in, out; NaN where in is zero
+void ratio(void *const *args) {
+  for (int i = 0; i < kCount; ++i)
+    out(args, 1)[i] = in(args, 0)[i] / in(args, 0)[i];
+}
+
 /// args: a, b, out
 void add(void *const *args) {
   for (int i = 0; i < kCount; ++i)

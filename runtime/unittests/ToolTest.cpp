@@ -69,8 +69,9 @@ protected:
 };
 
 /// `step` adds its result to the state; `end_of_step` halves it.
-Json stepAndEnd() {
+Json stepAndEnd(const char *init = "normal") {
   Json step = goodFunction();
+  step["arguments"][0]["init"] = init;
   step["arguments"].push_back(argument("s", "state"));
   step["arguments"][1]["init"] = "one";
   step["commands"].push_back(launch("accumulate", {buf(2), arg(1)}, "push"));
@@ -261,6 +262,32 @@ TEST_F(Tool, Check) {
   EXPECT_NEAR(readJson("r.json")["max_rel_error"].get<double>(),
               std::fabs(off.state[3] - expected.state[3]) / std::sqrt(norm),
               1e-9);
+
+  // A zero of the other sign has no error in value, but other bits; two NaNs
+  // are equal whatever their bits.
+  write("zero.fp8", artifact(stepAndEnd("zero")));
+  Expected zero = {std::vector<float>(64, 0.0f), std::vector<float>(64, 0.25f)};
+  zero.out[7] = -0.0f;
+  write("zero.ref", reference(5, 2, 2, zero));
+  std::string zeroArguments = "zero.fp8" + arguments.substr(5);
+  ended = run(zeroArguments + "--check=zero.ref --json=r.json");
+  EXPECT_EQ(ended.code, 1);
+  EXPECT_EQ(readJson("r.json")["max_rel_error"], 0.0);
+  EXPECT_NE(ended.text.find("in 1 of 64 elements, first at [7]: expected -0, "
+                            "but got 0\n"),
+            std::string::npos)
+      << ended.text;
+
+  Json ratio = stepAndEnd("zero");
+  ratio["functions"][1]["commands"][1]["kernel"] = "ratio";
+  write("nan.fp8", artifact(ratio));
+  for (uint32_t bits : {0x7FC00000u, 0xFFC00000u}) {
+    Expected nan = {std::vector<float>(64, floatOfBits(bits)),
+                    std::vector<float>(64, floatOfBits(bits))};
+    write("nan.ref", reference(5, 2, 2, nan));
+    ended = run("nan.fp8" + arguments.substr(5) + "--check=nan.ref");
+    EXPECT_EQ(ended.code, 0) << ended.text;
+  }
 
   auto refused = [&](const std::string &bytes, const std::string &message) {
     write("bad.ref", bytes);

@@ -16,6 +16,7 @@
 #include "fp8rt/Container.h"
 #include "fp8rt/Sha256.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -74,15 +75,23 @@ void compareOutput(const Output &output, std::string_view expected,
                             : std::sqrt(own);
   comparison.maxRelativeError = std::max(comparison.maxRelativeError, error);
 
+  // The sign and payload of a NaN are not defined (docs/numerics.md).
+  auto differs = [&](size_t i) {
+    return std::memcmp(output.bytes.data() + i * size,
+                       expected.data() + i * size, size) != 0 &&
+           !(std::isnan(loadElement(output.bytes.data(), output.dtype, i)) &&
+             std::isnan(loadElement(expected.data(), output.dtype, i)));
+  };
   if (output.bytes == expected || !comparison.firstDifference.empty())
     return;
-  size_t first = 0, differing = 0;
-  for (size_t i = count; i-- > 0;)
-    if (std::memcmp(output.bytes.data() + i * size, expected.data() + i * size,
-                    size) != 0) {
-      first = i;
+  size_t first = count, differing = 0;
+  for (size_t i = 0; i < count; ++i)
+    if (differs(i)) {
+      first = std::min(first, i);
       ++differing;
     }
+  if (differing == 0)
+    return;
   comparison.firstDifference =
       "output '" + output.name + "' differs from the reference in " +
       std::to_string(differing) + " of " + std::to_string(count) +
