@@ -106,6 +106,11 @@ ParseResult KernelOp::parse(OpAsmParser &parser, OperationState &result) {
   SMLoc attributesLoc = parser.getCurrentLocation();
   if (parser.parseOptionalAttrDictWithKeyword(result.attributes))
     return failure();
+  // An inherent attribute of the wrong kind would be dropped without a word.
+  if (failed(verifyInherentAttrs(result.name, result.attributes, [&] {
+        return parser.emitError(attributesLoc) << "'" << result.name << "' ";
+      })))
+    return failure();
   if (result.attributes.get(getKindAttrName(result.name)))
     return parser.emitError(attributesLoc)
            << "expected the kind of a kernel once, but got 'kind' again";
