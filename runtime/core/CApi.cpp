@@ -14,7 +14,7 @@
 
 #include "Runner.h"
 
-#include <cstring>
+#include <new>
 
 using namespace fp8rt;
 
@@ -37,6 +37,17 @@ int fail(fp8rt_error **error, std::string message) {
   return 1;
 }
 
+/// Runs `body` (which returns a status) and turns lack of memory into an error:
+/// no exception leaves the C interface.
+template <typename Body>
+int guarded(fp8rt_error **error, Body body) {
+  try {
+    return body();
+  } catch (const std::bad_alloc &) {
+    return fail(error, "out of memory");
+  }
+}
+
 const Function *functionAt(const fp8rt_program *program, size_t index) {
   const std::vector<Function> &functions = program->program->manifest.functions;
   return index < functions.size() ? &functions[index] : nullptr;
@@ -48,26 +59,30 @@ int fp8rt_abi_version(void) { return FP8RT_ABI_VERSION; }
 
 int fp8rt_load_file(const char *path, const char *backend,
                     fp8rt_program **program, fp8rt_error **error) {
-  std::string message;
-  std::optional<std::string> bytes = readWholeFile(path, message);
-  if (!bytes)
-    return fail(error, message);
-  auto loaded = loadProgram(std::move(*bytes), backend, message);
-  if (!loaded)
-    return fail(error, std::string("'") + path + "': " + message);
-  *program = new fp8rt_program{std::move(loaded)};
-  return 0;
+  return guarded(error, [&] {
+    std::string message;
+    std::optional<std::string> bytes = readWholeFile(path, message);
+    if (!bytes)
+      return fail(error, message);
+    auto loaded = loadProgram(std::move(*bytes), backend, message);
+    if (!loaded)
+      return fail(error, std::string("'") + path + "': " + message);
+    *program = new fp8rt_program{std::move(loaded)};
+    return 0;
+  });
 }
 
 int fp8rt_load_memory(const void *data, size_t size, const char *backend,
                       fp8rt_program **program, fp8rt_error **error) {
-  std::string message;
-  auto loaded = loadProgram(std::string(static_cast<const char *>(data), size),
-                            backend, message);
-  if (!loaded)
-    return fail(error, message);
-  *program = new fp8rt_program{std::move(loaded)};
-  return 0;
+  return guarded(error, [&] {
+    std::string message;
+    auto loaded = loadProgram(
+        std::string(static_cast<const char *>(data), size), backend, message);
+    if (!loaded)
+      return fail(error, message);
+    *program = new fp8rt_program{std::move(loaded)};
+    return 0;
+  });
 }
 
 void fp8rt_unload(fp8rt_program *program) { delete program; }
@@ -139,27 +154,29 @@ const void *fp8rt_get_section(const fp8rt_program *program, const char *name,
 int fp8rt_create_runner(fp8rt_program *program, size_t index,
                         const fp8rt_runner_options *options,
                         fp8rt_runner **runner, fp8rt_error **error) {
-  const Function *function = functionAt(program, index);
-  if (!function)
-    return fail(error, "expected a function below " +
-                           std::to_string(fp8rt_function_count(program)) +
-                           ", but got " + std::to_string(index));
-  if (options->struct_size != sizeof(fp8rt_runner_options))
-    return fail(error, "expected runner options of " +
-                           std::to_string(sizeof(fp8rt_runner_options)) +
-                           " bytes, but got " +
-                           std::to_string(options->struct_size) +
-                           "; the caller was built for another version");
-  std::string message;
-  auto created =
-      Runner::create(*program->program, index,
-                     {options->memory == FP8RT_DYNAMIC, options->watch != 0,
-                      options->poison != 0, options->ledger != 0},
-                     message);
-  if (!created)
-    return fail(error, message);
-  *runner = new fp8rt_runner{std::move(created), function};
-  return 0;
+  return guarded(error, [&] {
+    const Function *function = functionAt(program, index);
+    if (!function)
+      return fail(error, "expected a function below " +
+                             std::to_string(fp8rt_function_count(program)) +
+                             ", but got " + std::to_string(index));
+    if (options->struct_size != sizeof(fp8rt_runner_options))
+      return fail(error, "expected runner options of " +
+                             std::to_string(sizeof(fp8rt_runner_options)) +
+                             " bytes, but got " +
+                             std::to_string(options->struct_size) +
+                             "; the caller was built for another version");
+    std::string message;
+    auto created =
+        Runner::create(*program->program, index,
+                       {options->memory == FP8RT_DYNAMIC, options->watch != 0,
+                        options->poison != 0, options->ledger != 0},
+                       message);
+    if (!created)
+      return fail(error, message);
+    *runner = new fp8rt_runner{std::move(created), function};
+    return 0;
+  });
 }
 
 void fp8rt_destroy_runner(fp8rt_runner *runner) { delete runner; }
@@ -171,11 +188,13 @@ size_t fp8rt_runner_arena_bytes(const fp8rt_runner *runner) {
 int fp8rt_run(fp8rt_runner *runner, void *const *arguments,
               void *const *results, void *arena, size_t arena_size,
               void *stream, fp8rt_error **error) {
-  std::string message;
-  if (!runner->runner->run(arguments, results, arena, arena_size, stream,
-                           message))
-    return fail(error, message);
-  return 0;
+  return guarded(error, [&] {
+    std::string message;
+    if (!runner->runner->run(arguments, results, arena, arena_size, stream,
+                             message))
+      return fail(error, message);
+    return 0;
+  });
 }
 
 void *fp8rt_runner_result_data(const fp8rt_runner *runner, size_t result) {

@@ -16,6 +16,8 @@
 
 #include "fp8rt/CpuGemm.h"
 
+#include <algorithm>
+
 using namespace fp8rt;
 
 namespace {
@@ -179,6 +181,39 @@ private:
     return checkView(what, scale->ref, sizeof(float), scale->offset, dims);
   }
 
+  static bool same(Ref a, Ref b) {
+    return a.isArgument == b.isArgument && a.index == b.index;
+  }
+
+  /// A block of the result is written while later blocks still read their
+  /// operands; only an accumulator read at the same place may share storage.
+  bool checkOverlap(const Command &command) {
+    const GemmCommand &gemm = command.gemm;
+    std::vector<std::pair<const char *, Ref>> read = {{"a", gemm.a.ref},
+                                                      {"b", gemm.b.ref}};
+    if (gemm.scaleA)
+      read.emplace_back("scale_a", gemm.scaleA->ref);
+    if (gemm.scaleB)
+      read.emplace_back("scale_b", gemm.scaleB->ref);
+    if (gemm.c &&
+        !(gemm.c->dtype == gemm.d.dtype && gemm.c->offset == gemm.d.offset &&
+          gemm.c->strides[0] == gemm.d.strides[0] &&
+          gemm.c->strides[1] == gemm.d.strides[1]))
+      read.emplace_back("c", gemm.c->ref);
+    for (auto [name, ref] : read)
+      if (same(ref, gemm.d.ref))
+        return fail(describe(command) + ": d is in the storage of " + name +
+                    ", " + nameOf(ref));
+    read.emplace_back("d", gemm.d.ref);
+    if (gemm.c)
+      read.emplace_back("c", gemm.c->ref);
+    for (auto [name, ref] : read)
+      if (same(ref, gemm.workspace))
+        return fail(describe(command) + ": the workspace is the storage of " +
+                    name + ", " + nameOf(ref));
+    return true;
+  }
+
   bool checkGemm(const Command &command) {
     const GemmCommand &gemm = command.gemm;
     std::string what = describe(command);
@@ -205,7 +240,7 @@ private:
                   std::to_string(kCpuGemmWorkspaceBytes) + " bytes, but got " +
                   nameOf(gemm.workspace) + " of " +
                   std::to_string(bytesOf(gemm.workspace)) + " bytes");
-    return true;
+    return checkOverlap(command);
   }
 
   bool checkCommands() {

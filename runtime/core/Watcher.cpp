@@ -46,8 +46,8 @@ std::string quoted(const std::string &name) { return "'" + name + "'"; }
 Watcher::Watcher(const Function &function, bool poison)
     : function(function), poison(poison), slots(function.buffers.size()),
       writable(function.buffers.size()) {
-  arenaShadow =
-      std::make_unique<unsigned char[]>(function.arenaBytes + kRedZoneBytes);
+  arenaShadow = std::make_unique_for_overwrite<unsigned char[]>(
+      function.arenaBytes + kRedZoneBytes);
   callerShadows.resize(function.buffers.size());
   for (size_t i = 0; i < function.buffers.size(); ++i) {
     const Buffer &buffer = function.buffers[i];
@@ -55,7 +55,8 @@ Watcher::Watcher(const Function &function, bool poison)
     if (buffer.offset >= 0) {
       slots[i].shadow = arenaShadow.get() + buffer.offset;
     } else {
-      callerShadows[i] = std::make_unique<unsigned char[]>(buffer.bytes);
+      callerShadows[i] =
+          std::make_unique_for_overwrite<unsigned char[]>(buffer.bytes);
       slots[i].shadow = callerShadows[i].get();
     }
   }
@@ -63,7 +64,9 @@ Watcher::Watcher(const Function &function, bool poison)
     bool readOnly =
         argument.role != Role::State && argument.role != Role::Donated;
     argumentShadows.push_back(
-        readOnly ? std::make_unique<unsigned char[]>(argument.bytes) : nullptr);
+        readOnly
+            ? std::make_unique_for_overwrite<unsigned char[]>(argument.bytes)
+            : nullptr);
   }
 }
 

@@ -18,9 +18,24 @@
 
 #include <cstdlib>
 #include <memory>
+#include <new>
 
 using namespace fp8rt;
 using namespace fp8rt::test;
+
+namespace {
+size_t newCount = 0;
+} // namespace
+
+// Counts the allocations of the whole program; see RunsWithoutAllocating.
+void *operator new(size_t size) {
+  ++newCount;
+  if (void *pointer = std::malloc(size ? size : 1))
+    return pointer;
+  throw std::bad_alloc();
+}
+void operator delete(void *pointer) noexcept { std::free(pointer); }
+void operator delete(void *pointer, size_t) noexcept { std::free(pointer); }
 
 namespace {
 
@@ -30,6 +45,8 @@ struct Outcome {
   int64_t measured = -1;
   std::vector<float> out;
   std::vector<float> state;
+  /// Allocations by the last run itself.
+  size_t allocations = 0;
 };
 
 std::string take(fp8rt_error *error) {
@@ -89,10 +106,13 @@ Outcome runManifest(const Json &manifest, Options options = {}) {
   size_t arenaBytes = fp8rt_runner_arena_bytes(runner);
   std::unique_ptr<void, void (*)(void *)> arena(
       std::aligned_alloc(256, (arenaBytes / 256 + 1) * 256), std::free);
-  for (int i = 0; i < options.runs && outcome.error.empty(); ++i)
+  for (int i = 0; i < options.runs && outcome.error.empty(); ++i) {
+    size_t before = newCount;
     if (fp8rt_run(runner, argumentData.data(), resultData.data(), arena.get(),
                   arenaBytes, nullptr, &error))
       outcome.error = take(error);
+    outcome.allocations = newCount - before;
+  }
   outcome.measured = fp8rt_runner_measured_peak_bytes(runner);
   if (outcome.error.empty() && info.result_count) {
     const auto *data =
@@ -113,6 +133,8 @@ Json withKernel(const std::string &kernel) {
   return manifest({function});
 }
 
+Json gemmFunction();
+
 TEST(Run, RightArtifactMeasuresItsPeak) {
   for (fp8rt_memory memory : {FP8RT_PLANNED, FP8RT_DYNAMIC})
     for (bool poison : {false, true}) {
@@ -132,6 +154,15 @@ TEST(Run, UnwatchedRunDoesNotMeasure) {
   EXPECT_EQ(outcome.error, "");
   EXPECT_EQ(outcome.measured, -1);
   EXPECT_EQ(outcome.out[7], 35.0f);
+}
+
+TEST(Run, RunsWithoutAllocating) {
+  for (const Json &function : {goodFunction(), gemmFunction()}) {
+    Json program = manifest({function});
+    EXPECT_EQ(runManifest(program, {FP8RT_PLANNED, false}).allocations, 0u);
+    // The counter works: dynamic mode allocates.
+    EXPECT_GT(runManifest(program, {FP8RT_DYNAMIC}).allocations, 0u);
+  }
 }
 
 TEST(Run, CallerPlacedResultCountsInThePeakOnly) {

@@ -365,6 +365,17 @@ TEST_F(Tool, RefusesBadCommandLines) {
   }
 }
 
+TEST_F(Tool, RefusesWhatTheMachineCannotHold) {
+  Json big = stepAndEnd();
+  big["functions"][1]["arena_bytes"] = 1LL << 60;
+  write("a.fp8", artifact(big));
+  Ended ended = run("a.fp8");
+  EXPECT_EQ(ended.code, 1);
+  EXPECT_NE(ended.text.find("error: the run needs about 2305843009213694"),
+            std::string::npos)
+      << ended.text;
+}
+
 TEST_F(Tool, DamagedArtifactsAreRefused) {
   std::string good = artifact(stepAndEnd());
   for (size_t i = 0; i < good.size(); i += good.size() / 40) {

@@ -18,6 +18,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <optional>
 
 using namespace fp8run;
@@ -32,6 +33,16 @@ using Memory = std::unique_ptr<void, FreeDeleter>;
 
 Memory allocateAligned(size_t bytes) {
   return Memory(std::aligned_alloc(256, (bytes / 256 + 1) * 256));
+}
+
+/// Bytes that can be allocated without swapping, or nothing where the system
+/// does not say.
+std::optional<uint64_t> availableBytes() {
+  std::ifstream info("/proc/meminfo");
+  for (std::string line; std::getline(info, line);)
+    if (line.starts_with("MemAvailable:"))
+      return std::strtoull(line.c_str() + 13, nullptr, 10) * 1024;
+  return std::nullopt;
 }
 
 struct RunnerDeleter {
@@ -68,6 +79,8 @@ public:
 
   bool run(std::string &error) {
     if (!choose(error))
+      return false;
+    if (!checkMemory(error))
       return false;
     bool planned = !options.dynamic;
     // Planned memory is measured by watching the first step; a check watches
@@ -117,6 +130,22 @@ private:
       out.arenaBytes = std::max(out.arenaBytes, function.info.arena_bytes);
     }
     return true;
+  }
+
+  /// Refuses a run that the machine cannot hold before the system ends it.
+  bool checkMemory(std::string &error) {
+    // A watched run has a second copy of the arena and of the arguments.
+    uint64_t needed = 2 * out.arenaBytes;
+    for (const BoundFunction &function : functions)
+      for (const fp8rt_argument_info &info : function.arguments)
+        needed += info.bytes;
+    std::optional<uint64_t> available = availableBytes();
+    if (!available || needed <= *available)
+      return true;
+    error = "the run needs about " + std::to_string(needed) +
+            " bytes of memory, but " + std::to_string(*available) +
+            " are available";
+    return false;
   }
 
   bool keep(Memory memory, void *&address, std::string &error) {
