@@ -154,6 +154,23 @@ def FP8CheckPlanPass : Pass<"fp8-check-plan", "::mlir::ModuleOp"> {
   }];
 }
 
+def FP8VerifyPhasePass : Pass<"fp8-verify-phase", "::mlir::ModuleOp"> {
+  let summary = "refuses IR that does not belong to a phase";
+  let description = [{
+    The border verifier of `docs/architecture.md`. Each phase includes the checks of the ones before it; each
+    leftover is an error at its op that names the pass which should have removed it.
+
+    * `import`: a function is one block of ops of the dialects fp8, func, arith and math; every tensor is static, of
+      dimensions of at least 1 and at most 2^48 bytes; no `tensor` op works on an encoded tensor, no `arith` or `math`
+      op on an FP8 or a scaled one (verified types alone do not stop it);
+    * `joint`: no `fp8.linear` or gradient of one is left, and beside an `fp8.step` stand only constants;
+    * `planned`: everything that executes is in an `fp8.kernel`; views, barriers, frees and constants stand outside.
+      What the backward region uses is then a residual, an argument of the function, a constant or its own;
+    * `placed`: every kernel result and every workspace has an offset, and the function its `fp8.arena_bytes`.
+  }];
+  let options = [Option<"phase", "phase", "std::string", "\"import\"", "import, joint, planned or placed">];
+}
+
 def FP8LowerToCPUPass : Pass<"fp8-lower-to-cpu", "::mlir::ModuleOp"> {
   let summary = "generates LLVM dialect functions for the loop and state kernels";
   let description = [{
