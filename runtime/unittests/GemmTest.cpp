@@ -131,6 +131,14 @@ public:
   float get(int64_t i, int64_t j) const {
     return oracleDecode(type, bytes.data(), at(i, j));
   }
+  /// All of it as f32, row-major.
+  std::vector<float> decoded(int64_t rows, int64_t columns) const {
+    std::vector<float> values;
+    for (int64_t i = 0; i < rows; ++i)
+      for (int64_t j = 0; j < columns; ++j)
+        values.push_back(get(i, j));
+    return values;
+  }
   GemmMatrix matrix() {
     return {bytes.data() + offset * dtypeBytes(type),
             type,
@@ -207,6 +215,7 @@ void check(const Case &c, unsigned seed, bool special) {
 
   Storage expected(c.d, c.m, c.n, c.transposeD, 2, 1);
   std::memset(expected.bytes.data(), 0xA5, expected.bytes.size());
+  std::vector<float> av = a.decoded(c.m, c.k), bv = b.decoded(c.k, c.n);
   int64_t block = std::max(sa.group[1], sb.group[0]);
   for (int64_t i = 0; i < c.m; ++i)
     for (int64_t j = 0; j < c.n; ++j) {
@@ -215,7 +224,7 @@ void check(const Case &c, unsigned seed, bool special) {
         for (int64_t p0 = 0; p0 < c.k; p0 += block) {
           float part = 0.0f;
           for (int64_t p = p0; p < std::min(c.k, p0 + block); ++p)
-            part = sum(part, product(a.get(i, p), b.get(p, j)));
+            part = sum(part, product(av[i * c.k + p], bv[p * c.n + j]));
           if (sa.present)
             part = product(part, sa.get(i, p0));
           if (sb.present)
@@ -224,7 +233,7 @@ void check(const Case &c, unsigned seed, bool special) {
         }
       } else {
         for (int64_t p = 0; p < c.k; ++p)
-          value = sum(value, product(a.get(i, p), b.get(p, j)));
+          value = sum(value, product(av[i * c.k + p], bv[p * c.n + j]));
         if (sa.present)
           value = product(value, sa.get(i, 0));
         if (sb.present)
