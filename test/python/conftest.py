@@ -42,3 +42,11 @@ def fp8_opt(tools):
         return result.stdout
 
     return call
+
+
+@pytest.fixture(scope="session")
+def random_graphs_100():
+    """The random graphs of seeds 0 to 99, each with its expected outputs."""
+    from fp8opt.testing.random_graphs import random_graph
+
+    return [random_graph(seed) for seed in range(100)]
