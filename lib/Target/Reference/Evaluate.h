@@ -1,0 +1,39 @@
+//===- Evaluate.h - single ops of the reference ---*- C++ -*-===//
+//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Evaluates ops that compute tensors from tensors; control, storage and state
+// are the interpreter's.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef FP8_LIB_TARGET_REFERENCE_EVALUATE_H
+#define FP8_LIB_TARGET_REFERENCE_EVALUATE_H
+
+#include "Formats.h"
+#include "fp8/Target/Reference.h"
+
+namespace mlir::fp8::reference {
+
+/// The floating-point format of an element type, or nothing.
+std::optional<Format> getFormat(Type elementType);
+
+/// The elements of a floating-point tensor as f32.
+std::vector<float> readFloats(const HostTensor &tensor);
+
+/// A tensor of `type` with `values` rounded to its element type.
+HostTensor makeTensor(RankedTensorType type, ArrayRef<float> values,
+                      bool saturate = true);
+
+/// The one result of `op` on `operands`. Fails with an error at the op where it
+/// is not known here.
+FailureOr<HostTensor> evaluate(Operation *op,
+                               ArrayRef<const HostTensor *> operands);
+
+/// The state updates, on the storage of their operands.
+void pushAmax(const HostTensor &amax, HostTensor &history);
+void updateScale(UpdateScaleOp op, HostTensor &history, HostTensor &scale);
+
+} // namespace mlir::fp8::reference
+
+#endif // FP8_LIB_TARGET_REFERENCE_EVALUATE_H

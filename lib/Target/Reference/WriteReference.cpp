@@ -1,0 +1,214 @@
+//===- WriteReference.cpp - outputs of a program on seeded inputs ---*- C++
+//-*-===//
+//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Runs steps on the inputs of fp8rt/Inputs.h and writes the outputs in the
+// reference format of docs/artifact.md.
+//
+//===----------------------------------------------------------------------===//
+
+#include "fp8/Target/Reference.h"
+#include "fp8/Target/Signature.h"
+
+#include "fp8rt/Container.h"
+#include "fp8rt/Inputs.h"
+#include "fp8rt/Sha256.h"
+#include "llvm/Support/JSON.h"
+#include "llvm/Support/raw_ostream.h"
+#include <map>
+
+using namespace mlir;
+using namespace mlir::fp8;
+
+namespace {
+
+/// The name of an element type in manifests, or nothing.
+std::optional<fp8rt::DType> getDType(Type type) {
+  auto tensor = dyn_cast<RankedTensorType>(type);
+  if (!tensor)
+    return std::nullopt;
+  std::string name;
+  llvm::raw_string_ostream(name) << tensor.getElementType();
+  return fp8rt::dtypeFromName(name);
+}
+
+fp8rt::Role getRole(ArgumentRole role) {
+  switch (role) {
+  case ArgumentRole::Input:
+    return fp8rt::Role::Input;
+  case ArgumentRole::Parameter:
+    return fp8rt::Role::Parameter;
+  case ArgumentRole::Tangent:
+    return fp8rt::Role::Tangent;
+  case ArgumentRole::State:
+    return fp8rt::Role::State;
+  case ArgumentRole::Donated:
+    return fp8rt::Role::Donated;
+  }
+  return fp8rt::Role::Input;
+}
+
+fp8rt::Init getInit(ArgumentInit init) {
+  switch (init) {
+  case ArgumentInit::Normal:
+    return fp8rt::Init::Normal;
+  case ArgumentInit::Zero:
+    return fp8rt::Init::Zero;
+  case ArgumentInit::One:
+    return fp8rt::Init::One;
+  }
+  return fp8rt::Init::Normal;
+}
+
+/// The steps of one module: its state lives here, by argument name.
+class StepRunner {
+public:
+  explicit StepRunner(const ReferenceOptions &options) : options(options) {}
+
+  /// Runs `function` once and returns its results.
+  FailureOr<std::vector<HostTensor>> run(func::FuncOp function, uint64_t step,
+                                         uint64_t microbatch);
+
+  /// State in the order in which functions first used it.
+  std::vector<std::pair<std::string, HostTensor>> state;
+
+private:
+  const ReferenceOptions &options;
+};
+
+FailureOr<std::vector<HostTensor>>
+StepRunner::run(func::FuncOp function, uint64_t step, uint64_t microbatch) {
+  Signature signature = getSignature(function);
+  std::vector<HostTensor> arguments;
+  for (auto [index, argument] : llvm::enumerate(signature.arguments)) {
+    std::optional<fp8rt::DType> dtype = getDType(argument.type);
+    if (!dtype || !getHostBytes(argument.type))
+      return function.emitError() << "expected tensors of bf16, f32, f8E4M3FN, "
+                                     "f8E5M2 or i32 as arguments, but '"
+                                  << argument.name << "' is " << argument.type;
+    auto type = cast<RankedTensorType>(argument.type);
+    auto known = llvm::find_if(
+        state, [&](auto &entry) { return entry.first == argument.name; });
+    if (argument.role == ArgumentRole::State && known != state.end()) {
+      if (known->second.type != type)
+        return function.emitError() << "expected the state '" << argument.name
+                                    << "' to have one type, but got "
+                                    << known->second.type << " and " << type;
+      arguments.push_back(known->second);
+      continue;
+    }
+    HostTensor tensor = HostTensor::zeros(type);
+    fp8rt::fillInput(tensor.bytes.data(), *dtype, type.getNumElements(),
+                     getInit(argument.init), float(argument.initScale),
+                     argument.name, getRole(argument.role), options.seed, step,
+                     microbatch);
+    if (argument.role == ArgumentRole::State)
+      state.push_back({argument.name, tensor});
+    arguments.push_back(std::move(tensor));
+  }
+  FailureOr<std::vector<HostTensor>> results = interpret(function, arguments);
+  if (failed(results))
+    return failure();
+  for (auto [index, argument] : llvm::enumerate(signature.arguments))
+    if (argument.role == ArgumentRole::State)
+      llvm::find_if(state, [&](auto &entry) {
+        return entry.first == argument.name;
+      })->second = arguments[index];
+  return results;
+}
+
+/// The function that a run is of, or null after an error.
+func::FuncOp selectFunction(ModuleOp module, StringRef name) {
+  func::FuncOp first;
+  for (func::FuncOp function : module.getOps<func::FuncOp>()) {
+    if (function.isExternal())
+      continue;
+    if (name.empty() ? function.getName() != kEndOfStepName
+                     : function.getName() == name)
+      return function;
+    first = first ? first : function;
+  }
+  if (name.empty() && first)
+    return first;
+  if (name.empty())
+    module.emitError()
+        << "expected a function with a body to run, but the module has none";
+  else
+    module.emitError() << "expected a function '" << name
+                       << "' to run, but the module has none";
+  return {};
+}
+
+} // namespace
+
+LogicalResult mlir::fp8::writeReference(ModuleOp module,
+                                        const ReferenceOptions &options,
+                                        StringRef program, StringRef path) {
+  if (options.steps < 1 || options.microbatches < 1)
+    return module.emitError()
+           << "expected at least one step and one microbatch, but got "
+           << options.steps << " and " << options.microbatches;
+  func::FuncOp function = selectFunction(module, options.function);
+  if (!function)
+    return failure();
+  func::FuncOp endOfStep = module.lookupSymbol<func::FuncOp>(kEndOfStepName);
+  if (endOfStep && (endOfStep == function || endOfStep.isExternal()))
+    endOfStep = {};
+
+  StepRunner runner(options);
+  std::vector<HostTensor> results;
+  for (int64_t step = 0; step < options.steps; ++step) {
+    for (int64_t microbatch = 0; microbatch < options.microbatches;
+         ++microbatch) {
+      FailureOr<std::vector<HostTensor>> outputs =
+          runner.run(function, step, microbatch);
+      if (failed(outputs))
+        return failure();
+      results = std::move(*outputs);
+    }
+    if (endOfStep && failed(runner.run(endOfStep, step, 0)))
+      return failure();
+  }
+
+  std::vector<std::pair<std::string, const HostTensor *>> outputs;
+  Signature signature = getSignature(function);
+  for (auto [result, tensor] : llvm::zip_equal(signature.results, results))
+    outputs.push_back({result.name, &tensor});
+  for (auto &[name, tensor] : runner.state)
+    outputs.push_back({"state:" + name, &tensor});
+
+  std::string data;
+  llvm::json::Array list;
+  for (auto &[name, tensor] : outputs) {
+    std::optional<fp8rt::DType> dtype = getDType(tensor->type);
+    if (!dtype)
+      return function.emitError() << "expected tensors of bf16, f32, f8E4M3FN, "
+                                     "f8E5M2 or i32 as results, but '"
+                                  << name << "' is " << tensor->type;
+    std::string_view bytes(reinterpret_cast<const char *>(tensor->bytes.data()),
+                           tensor->bytes.size());
+    list.push_back(llvm::json::Object{
+        {"name", name},
+        {"dtype", fp8rt::dtypeName(*dtype)},
+        {"shape", llvm::json::Array(tensor->type.getShape())},
+        {"sha256", fp8rt::sha256Hex(bytes)},
+        {"offset", int64_t(data.size())},
+        {"bytes", int64_t(bytes.size())}});
+    data += bytes;
+  }
+  llvm::json::Object manifest{{"schema", "fp8opt-reference-1"},
+                              {"program", fp8rt::sha256Hex(std::string_view(
+                                              program.data(), program.size()))},
+                              {"seed", options.seed},
+                              {"steps", options.steps},
+                              {"microbatches", options.microbatches},
+                              {"outputs", std::move(list)}};
+  std::string text;
+  llvm::raw_string_ostream(text) << llvm::json::Value(std::move(manifest));
+  std::string error;
+  if (!fp8rt::writeContainer(path.str(), fp8rt::ContainerKind::Reference,
+                             {{"manifest", text}, {"data", data}}, error))
+    return module.emitError() << error;
+  return success();
+}
