@@ -179,7 +179,7 @@ def FP8LowerToCPUPass : Pass<"fp8-lower-to-cpu", "::mlir::ModuleOp"> {
     commands of the runtime.
   }];
   let dependentDialects = ["::mlir::LLVM::LLVMDialect", "::mlir::scf::SCFDialect", "::mlir::arith::ArithDialect",
-    "::mlir::vector::VectorDialect", "::mlir::func::FuncDialect"];
+    "::mlir::vector::VectorDialect", "::mlir::func::FuncDialect", "::mlir::cf::ControlFlowDialect"];
 }
 
 #endif // FP8_TRANSFORMS_PASSES_TD

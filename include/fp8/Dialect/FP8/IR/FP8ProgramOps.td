@@ -55,10 +55,7 @@ def FP8_YieldOp : FP8_Op<"yield", [Pure, Terminator, AttrSizedOperandSegments,
   let description = [{
     * (C1) residuals stand only in the forward region of a step.
 
-    Example:
-    ```mlir
-    fp8.yield %y residuals(%a) : tensor<8xf32> residuals(tensor<8xf32>)
-    ```
+    Example: `fp8.yield %y residuals(%a) : tensor<8xf32> residuals(tensor<8xf32>)`
   }];
   let arguments = (ins Variadic<AnyType>:$values, Variadic<AnyType>:$residuals);
   let assemblyFormat = [{
@@ -72,7 +69,8 @@ def FP8_KernelOp : FP8_Op<"kernel", [RecursiveMemoryEffects, IsolatedFromAbove, 
   let summary = "the unit that runs: one pass over memory, one matmul, one collective";
   let description = [{
     Only the results of a kernel are buffers; what is computed inside never has storage. `offsets` (bytes in the arena,
-    one a result; -1 for a result placed in the caller's buffer) and `workspace_offset` are set by `fp8-place`.
+    one a result; -1 for a result placed in the caller's buffer) and `workspace_offset` are set by `fp8-place`,
+    `symbol` (the function that runs it) by the lowering to a target.
 
     * (C1) the block's arguments have the operands' types, the results the yield's types;
     * (C2) `loop`: any number of elementwise ops, reductions, broadcasts, casts, views, transposes; `matmul`: one
@@ -91,7 +89,7 @@ def FP8_KernelOp : FP8_Op<"kernel", [RecursiveMemoryEffects, IsolatedFromAbove, 
   }];
   let arguments = (ins FP8_KernelKindAttr:$kind, Variadic<AnyType>:$inputs,
     DefaultValuedAttr<I64Attr, "0">:$workspace, OptionalAttr<DenseI64ArrayAttr>:$offsets,
-    OptionalAttr<I64Attr>:$workspace_offset);
+    OptionalAttr<I64Attr>:$workspace_offset, OptionalAttr<StrAttr>:$symbol);
   let results = (outs Variadic<AnyType>:$outputs);
   let regions = (region SizedRegion<1>:$body);
   let hasCustomAssemblyFormat = 1;
