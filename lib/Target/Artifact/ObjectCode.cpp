@@ -1,0 +1,166 @@
+//===- ObjectCode.cpp - kernels as a shared object ---*- C++ -*-===//
+//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The processor is fixed, not that of the machine that compiles: the code runs
+// on any x86-64-v3 machine and has the same bytes wherever it was made.
+//
+//===----------------------------------------------------------------------===//
+
+#include "fp8/Target/Artifact.h"
+
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
+#include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
+#include "mlir/Target/LLVMIR/Export.h"
+#include "llvm/IR/LegacyPassManager.h"
+#include "llvm/IR/Module.h"
+#include "llvm/MC/TargetRegistry.h"
+#include "llvm/Passes/PassBuilder.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/FileUtilities.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/Program.h"
+#include "llvm/Support/TargetSelect.h"
+#include "llvm/Target/TargetMachine.h"
+
+using namespace mlir;
+using namespace mlir::fp8;
+
+static constexpr StringLiteral kProcessor = "x86-64-v3";
+
+static std::unique_ptr<llvm::TargetMachine>
+makeTargetMachine(std::string &error) {
+  LLVMInitializeX86TargetInfo();
+  LLVMInitializeX86Target();
+  LLVMInitializeX86TargetMC();
+  LLVMInitializeX86AsmPrinter();
+  llvm::Triple triple("x86_64-unknown-linux-gnu");
+  const llvm::Target *target =
+      llvm::TargetRegistry::lookupTarget(triple, error);
+  if (!target)
+    return nullptr;
+  llvm::TargetOptions options;
+  // Every product and every sum is rounded on its own.
+  options.AllowFPOpFusion = llvm::FPOpFusion::Strict;
+  return std::unique_ptr<llvm::TargetMachine>(target->createTargetMachine(
+      triple, kProcessor, "", options, llvm::Reloc::PIC_,
+      llvm::CodeModel::Small, llvm::CodeGenOptLevel::Aggressive));
+}
+
+static void optimize(llvm::Module &module, llvm::TargetMachine &machine) {
+  for (llvm::Function &function : module) {
+    function.addFnAttr("target-cpu", kProcessor);
+    function.addFnAttr(llvm::Attribute::NoUnwind);
+    // No loop may become a call of memset or memcpy: the object depends on
+    // nothing.
+    function.addFnAttr("no-builtins");
+  }
+  llvm::LoopAnalysisManager loops;
+  llvm::FunctionAnalysisManager functions;
+  llvm::CGSCCAnalysisManager components;
+  llvm::ModuleAnalysisManager modules;
+  llvm::PassBuilder builder(&machine);
+  builder.registerModuleAnalyses(modules);
+  builder.registerCGSCCAnalyses(components);
+  builder.registerFunctionAnalyses(functions);
+  builder.registerLoopAnalyses(loops);
+  builder.crossRegisterProxies(loops, functions, components, modules);
+  builder.buildPerModuleDefaultPipeline(llvm::OptimizationLevel::O3)
+      .run(module, modules);
+}
+
+namespace {
+/// A temporary file that is removed at the end.
+struct TemporaryFile {
+  SmallString<128> path;
+  int descriptor = -1;
+  std::optional<llvm::FileRemover> remover;
+
+  std::error_code create(StringRef suffix) {
+    std::error_code code = llvm::sys::fs::createTemporaryFile(
+        "fp8-kernels", suffix, descriptor, path);
+    if (!code)
+      remover.emplace(path);
+    return code;
+  }
+};
+} // namespace
+
+/// Links `object` to a shared object with lld, started as a process.
+static FailureOr<std::string> link(ModuleOp module, StringRef object) {
+  TemporaryFile input, output, messages;
+  for (auto [file, suffix] :
+       {std::pair<TemporaryFile *, StringRef>{&input, "o"},
+        {&output, "so"},
+        {&messages, "txt"}})
+    if (std::error_code code = file->create(suffix))
+      return module.emitError()
+             << "cannot make a temporary file: " << code.message();
+  {
+    llvm::raw_fd_ostream stream(input.descriptor, /*shouldClose=*/true);
+    stream << object;
+    stream.close();
+    if (stream.has_error())
+      return module.emitError() << "cannot write '" << input.path
+                                << "': " << stream.error().message();
+  }
+  std::string linker = FP8_LLD_PATH;
+  if (!llvm::sys::fs::can_execute(linker)) {
+    llvm::ErrorOr<std::string> found = llvm::sys::findProgramByName("ld.lld");
+    if (!found)
+      return module.emitError() << "expected the linker at '" << FP8_LLD_PATH
+                                << "' or 'ld.lld' in PATH, but found neither; "
+                                   "install lld-22";
+    linker = *found;
+  }
+  StringRef arguments[] = {
+      linker, "-shared", "--build-id=none", "-soname=cpu.so", "-z",
+      "defs", "-o",      output.path,       input.path};
+  std::optional<StringRef> redirects[] = {StringRef(), messages.path.str(),
+                                          messages.path.str()};
+  std::string error;
+  int code = llvm::sys::ExecuteAndWait(linker, arguments, std::nullopt,
+                                       redirects, 0, 0, &error);
+  auto read = [](StringRef path) {
+    auto buffer = llvm::MemoryBuffer::getFile(path);
+    return buffer ? (*buffer)->getBuffer().str() : std::string();
+  };
+  if (code != 0)
+    return module.emitError()
+           << "cannot link the kernels: '" << linker << "' failed with " << code
+           << ": " << StringRef(error + read(messages.path)).trim();
+  return read(output.path);
+}
+
+FailureOr<std::string> mlir::fp8::compileKernels(ModuleOp module) {
+  MLIRContext *context = module.getContext();
+  registerBuiltinDialectTranslation(*context);
+  registerLLVMDialectTranslation(*context);
+  std::string error;
+  std::unique_ptr<llvm::TargetMachine> machine = makeTargetMachine(error);
+  if (!machine)
+    return module.emitError() << "cannot generate code for x86-64: " << error;
+
+  OwningOpRef<ModuleOp> kernels(ModuleOp::create(UnknownLoc::get(context)));
+  OpBuilder builder = OpBuilder::atBlockEnd(kernels->getBody());
+  for (LLVM::LLVMFuncOp function : module.getOps<LLVM::LLVMFuncOp>())
+    builder.clone(*function);
+  llvm::LLVMContext llvmContext;
+  std::unique_ptr<llvm::Module> translated =
+      translateModuleToLLVMIR(*kernels, llvmContext, "kernels");
+  if (!translated)
+    return module.emitError() << "cannot translate the kernels to LLVM IR";
+  translated->setTargetTriple(machine->getTargetTriple());
+  translated->setDataLayout(machine->createDataLayout());
+  optimize(*translated, *machine);
+
+  SmallString<0> object;
+  llvm::raw_svector_ostream stream(object);
+  llvm::legacy::PassManager codegen;
+  if (machine->addPassesToEmitFile(codegen, stream, nullptr,
+                                   llvm::CodeGenFileType::ObjectFile))
+    return module.emitError() << "cannot generate object code";
+  codegen.run(*translated);
+  return link(module, object);
+}

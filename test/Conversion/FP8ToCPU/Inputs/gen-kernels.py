@@ -1,0 +1,301 @@
+# ===- gen-kernels.py - kernels for fp8-kernel-test ---------------------------=== #
+#
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# Prints a module with one kernel a function: `unfused`, every op alone at sizes
+# around the vector length; `fused`, what the planner puts together; `random`,
+# random programs of several ops and results (seed and count are arguments).
+#
+# ===--------------------------------------------------------------------------=== #
+
+import random
+import sys
+
+SHAPES = [(1, 1), (3, 5), (16, 16), (17, 129), (130, 257), (256, 128), (1, 700), (300, 1), (40, 64)]
+
+
+def tensor(shape, element, group=None):
+    dims = "".join(f"{d}x" for d in shape)
+    encoding = ""
+    if group is not None:
+        entries = ", ".join("all" if g == 0 else str(g) for g in group)
+        encoding = f", #fp8.tensor<scale = [{entries}]>"
+    return f"tensor<{dims}{element}{encoding}>"
+
+
+def scale_shape(shape, group):
+    return tuple(1 if g == 0 else -(-d // g) for d, g in zip(shape, group))
+
+
+def groups(shape):
+    found = [(0, 0), (1, 0), (0, 1), (1, 128), (128, 1), (128, 128), (1, 1)]
+    # An entry is at most its dimension, rounded up to a multiple of it.
+    return found
+
+
+class Kernel:
+    """One kernel under construction: arguments, ops, and the values so far."""
+
+    def __init__(self, name):
+        self.name, self.arguments, self.lines, self.count = name, [], [], 0
+
+    def argument(self, type):
+        self.arguments.append(type)
+        return f"%a{len(self.arguments) - 1}"
+
+    def op(self, text, type):
+        self.lines.append(f"    %v{self.count} = {text}")
+        self.count += 1
+        return f"%v{self.count - 1}"
+
+    def text(self, results):
+        outer = ", ".join(f"%x{i}: {t}" for i, t in enumerate(self.arguments))
+        inner = ", ".join(f"%a{i} = %x{i} : {t}" for i, t in enumerate(self.arguments))
+        types = ", ".join(t for _, t in results)
+        values = ", ".join(v for v, _ in results)
+        n = len(results)
+        outs = ", ".join(f"%r#{i}" for i in range(n)) if n > 1 else "%r"
+        binding = f"%r:{n}" if n > 1 else "%r"
+        bracket = f" ({inner})" if inner else ""
+        lines = "\n".join(self.lines)
+        return (
+            f"func.func @{self.name}({outer}) -> ({types}) {{\n"
+            f"  {binding} = fp8.kernel loop{bracket} -> ({types}) {{\n{lines}\n    fp8.yield {values} : {types}\n  }}\n"
+            f"  return {outs} : {types}\n}}\n"
+        )
+
+
+def tag(shape):
+    return "x".join(map(str, shape))
+
+
+def elementwise(k, op, args, type, element):
+    return k.op(f"{op} {', '.join(args)} : {type}", type)
+
+
+def unfused(shape):
+    name = tag(shape)
+    for element in ("bf16", "f32"):
+        t = tensor(shape, element)
+        for op in ("arith.addf", "arith.subf", "arith.mulf", "arith.divf", "arith.maximumf", "arith.minimumf"):
+            k = Kernel(f"{op.split('.')[1]}_{element}_{name}")
+            r = elementwise(k, op, [k.argument(t), k.argument(t)], t, element)
+            yield k.text([(r, t)])
+        for op in ("arith.negf", "math.absf", "math.exp", "math.log", "math.sqrt", "math.rsqrt", "math.tanh", "math.erf"):
+            k = Kernel(f"{op.split('.')[1]}_{element}_{name}")
+            r = elementwise(k, op, [k.argument(t)], t, element)
+            yield k.text([(r, t)])
+        for kind in ("sum", "max"):
+            for axes in ([0], [1], [0, 1]):
+                for out in ("bf16", "f32"):
+                    k = Kernel(f"{kind}_{''.join(map(str, axes))}_{element}_{out}_{name}")
+                    result = tuple(1 if i in axes else d for i, d in enumerate(shape))
+                    rt = tensor(result, out)
+                    r = k.op(f"fp8.reduce {kind} {k.argument(t)} {axes} : {t} -> {rt}", rt)
+                    yield k.text([(r, rt)])
+        for perm in ([1, 0],):
+            k = Kernel(f"transpose_{element}_{name}")
+            rt = tensor(tuple(shape[p] for p in perm), element)
+            r = k.op(f"fp8.transpose {k.argument(t)} {perm} : {t} -> {rt}", rt)
+            yield k.text([(r, rt)])
+        for small in sorted({(1, shape[1]), (shape[0], 1), (1, 1)}):
+            k = Kernel(f"broadcast_{tag(small)}_{element}_{name}")
+            st = tensor(small, element)
+            r = k.op(f"fp8.broadcast {k.argument(st)} : {st} -> {t}", t)
+            yield k.text([(r, t)])
+        k = Kernel(f"pad_{element}_{name}")
+        rt = tensor((shape[0] + 3, shape[1] + 18), element)
+        r = k.op(f"fp8.pad {k.argument(t)} [2, 1] : {t} -> {rt}", rt)
+        yield k.text([(r, rt)])
+        if shape[0] > 2 and shape[1] > 2:
+            k = Kernel(f"slice_{element}_{name}")
+            rt = tensor((shape[0] - 1, shape[1] - 2), element)
+            v = k.op(f"fp8.slice {k.argument(t)} [1, 1] : {t} -> {rt}", rt)
+            r = elementwise(k, "arith.negf", [v], rt, element)
+            yield k.text([(r, rt)])
+        k = Kernel(f"reshape_{element}_{name}")
+        rt = tensor((shape[0] * shape[1],), element)
+        v = elementwise(k, "arith.negf", [k.argument(t)], t, element)
+        v = k.op(f"fp8.reshape {v} : {t} -> {rt}", rt)
+        yield k.text([(v, rt)])
+        k = Kernel(f"select_{element}_{name}")
+        bt = tensor(shape, "i1")
+        a, b = k.argument(t), k.argument(t)
+        c = k.op(f"arith.cmpf oge, {a}, {b} : {t}", bt)
+        r = k.op(f"arith.select {c}, {a}, {b} : {bt}, {t}", t)
+        yield k.text([(r, t)])
+        k = Kernel(f"constant_{element}_{name}")
+        c = k.op(f"arith.constant dense<1.5> : {t}", t)
+        r = elementwise(k, "arith.mulf", [k.argument(t), c], t, element)
+        yield k.text([(r, t)])
+        for group in groups(shape):
+            st = tensor(scale_shape(shape, group), "f32")
+            gname = "_".join(map(str, group))
+            k = Kernel(f"amax_{gname}_{element}_{name}")
+            r = k.op(f"fp8.amax {k.argument(t)} group = {list(group)} : {t} -> {st}", st)
+            yield k.text([(r, st)])
+            for f8 in ("f8E4M3FN", "f8E5M2"):
+                qt = tensor(shape, f8, group)
+                k = Kernel(f"cast_{gname}_{element}_{f8}_{name}")
+                r = k.op(f"fp8.cast {k.argument(t)}, {k.argument(st)} : {t}, {st} -> {qt}", qt)
+                yield k.text([(r, qt)])
+                k = Kernel(f"cast_open_{gname}_{element}_{f8}_{name}")
+                r = k.op(f"fp8.cast {k.argument(t)}, {k.argument(st)} {{saturate = false}} : {t}, {st} -> {qt}", qt)
+                yield k.text([(r, qt)])
+                k = Kernel(f"dequantize_{gname}_{element}_{f8}_{name}")
+                r = k.op(f"fp8.dequantize {k.argument(qt)}, {k.argument(st)} : {qt}, {st} -> {t}", t)
+                yield k.text([(r, t)])
+    narrow, wide = tensor(shape, "bf16"), tensor(shape, "f32")
+    k = Kernel(f"extf_{name}")
+    yield k.text([(k.op(f"arith.extf {k.argument(narrow)} : {narrow} to {wide}", wide), wide)])
+    k = Kernel(f"truncf_{name}")
+    yield k.text([(k.op(f"arith.truncf {k.argument(wide)} : {wide} to {narrow}", narrow), narrow)])
+    for attributes in (
+        "format = f8E4M3FN",
+        "format = f8E5M2 {pow2 = #fp8.pow2<floor>}",
+        "format = f8E4M3FN {pow2 = #fp8.pow2<ceil>, margin = 3 : i64}",
+        "format = f8E4M3FN {eps = 1.0e-12 : f64, division = #fp8.division<double>}",
+        "format = f8E5M2 {eps = 1.0e-12 : f64, nonfinite = #fp8.nonfinite<saturate>}",
+    ):
+        k = Kernel(f"scale_{len(attributes)}_{name}")
+        # The operand is an amax: never negative.
+        a = k.op(f"math.absf {k.argument(wide)} : {wide}", wide)
+        r = k.op(f"fp8.scale {a} {attributes} : {wide}", wide)
+        yield k.text([(r, wide)])
+    q = tensor(shape, "f8E4M3FN", (1, 0))
+    qt = tensor(shape[::-1], "f8E4M3FN", (0, 1))
+    k = Kernel(f"transpose_f8_{name}")
+    yield k.text([(k.op(f"fp8.transpose {k.argument(q)} [1, 0] : {q} -> {qt}", qt), qt)])
+
+
+SCALE = "format = f8E4M3FN {eps = 1.0e-12 : f64, division = #fp8.division<double>}"
+
+
+def quantize(k, x, shape, element, group, f8="f8E4M3FN"):
+    """amax, scale and cast of a value: (cast, scale) with their types."""
+    t, st, qt = tensor(shape, element), tensor(scale_shape(shape, group), "f32"), tensor(shape, f8, group)
+    m = k.op(f"fp8.amax {x} group = {list(group)} : {t} -> {st}", st)
+    s = k.op(f"fp8.scale {m} {SCALE.replace('f8E4M3FN', f8)} : {st}", st)
+    q = k.op(f"fp8.cast {x}, {s} : {t}, {st} -> {qt}", qt)
+    return (q, qt), (s, st)
+
+
+def fused(shape):
+    name = tag(shape)
+    t, wide = tensor(shape, "bf16"), tensor(shape, "f32")
+    row, column = tensor((shape[0], 1), "f32"), tensor((1, shape[1]), "f32")
+    for group in groups(shape):
+        gname = "_".join(map(str, group))
+        k = Kernel(f"quantize_{gname}_{name}")
+        x = elementwise(k, "arith.addf", [k.argument(t), k.argument(t)], t, "bf16")
+        q, s = quantize(k, x, shape, "bf16", group)
+        yield k.text([q, s, (x, t)])
+        k = Kernel(f"quantize_transpose_{gname}_{name}")
+        (q, qt), s = quantize(k, k.argument(t), shape, "bf16", group)
+        tt = tensor(shape[::-1], "f8E4M3FN", group[::-1])
+        r = k.op(f"fp8.transpose {q} [1, 0] : {qt} -> {tt}", tt)
+        yield k.text([(r, tt), s])
+    # Both casts of a gradient: along rows and along columns.
+    k = Kernel(f"both_casts_{name}")
+    x = k.argument(t)
+    q, s = quantize(k, x, shape, "bf16", (1, 0))
+    m = k.op(f"fp8.amax {x} group = [0, 1] : {t} -> {column}", column)
+    yield k.text([q, s, (m, column)])
+    # SwiGLU, forward and cast.
+    k = Kernel(f"swiglu_{name}")
+    g, u = k.argument(t), k.argument(t)
+    gw = k.op(f"arith.extf {g} : {t} to {wide}", wide)
+    e = elementwise(k, "math.exp", [elementwise(k, "arith.negf", [gw], wide, "f32")], wide, "f32")
+    one = k.op(f"arith.constant dense<1.0> : {wide}", wide)
+    d = elementwise(k, "arith.addf", [e, one], wide, "f32")
+    h = elementwise(k, "arith.divf", [gw, d], wide, "f32")
+    h = k.op(f"arith.truncf {h} : {wide} to {t}", t)
+    h = elementwise(k, "arith.mulf", [h, u], t, "bf16")
+    q, s = quantize(k, h, shape, "bf16", (1, 0))
+    yield k.text([q, s])
+    # RMS norm with the sum that its backward pass needs.
+    k = Kernel(f"rms_norm_{name}")
+    x = k.argument(t)
+    w = k.argument(tensor((1, shape[1]), "bf16"))
+    xw = k.op(f"arith.extf {x} : {t} to {wide}", wide)
+    sq = elementwise(k, "arith.mulf", [xw, xw], wide, "f32")
+    total = k.op(f"fp8.reduce sum {sq} [1] : {wide} -> {row}", row)
+    r = elementwise(k, "math.rsqrt", [total], row, "f32")
+    b = k.op(f"fp8.broadcast {r} : {row} -> {wide}", wide)
+    n = elementwise(k, "arith.mulf", [xw, b], wide, "f32")
+    n = k.op(f"arith.truncf {n} : {wide} to {t}", t)
+    wb = k.op(f"fp8.broadcast {w} : {tensor((1, shape[1]), 'bf16')} -> {t}", t)
+    y = elementwise(k, "arith.mulf", [n, wb], t, "bf16")
+    column_sum = k.op(f"fp8.reduce sum {y} [0] : {t} -> {tensor((1, shape[1]), 'bf16')}", "")
+    yield k.text([(y, t), (r, row), (column_sum, tensor((1, shape[1]), "bf16"))])
+
+
+def randomly(rng, number):
+    """A random program over values of the shapes [R, C], [C, R], [R, 1], [1, C], [1, 1]."""
+    rows, columns = rng.choice([(5, 7), (33, 40), (130, 48), (64, 272), (257, 130)])
+    k = Kernel(f"random_{number}")
+    values = []
+    for _ in range(rng.randint(1, 3)):
+        shape = rng.choice([(rows, columns)] * 4 + [(rows, 1), (1, columns), (1, 1)])
+        element = rng.choice(["bf16", "f32"])
+        values.append((k.argument(tensor(shape, element)), shape, element))
+    results = []
+    for _ in range(rng.randint(2, 10)):
+        v, shape, element = rng.choice(values)
+        t = tensor(shape, element)
+        what = rng.randrange(10)
+        if what < 3:
+            same = [w for w in values if w[1:] == (shape, element)]
+            op = rng.choice(["arith.addf", "arith.mulf", "arith.subf", "arith.maximumf"])
+            values.append((elementwise(k, op, [v, rng.choice(same)[0]], t, element), shape, element))
+        elif what == 3:
+            op = rng.choice(["math.exp", "math.tanh", "arith.negf", "math.absf"])
+            values.append((elementwise(k, op, [v], t, element), shape, element))
+        elif what == 4:
+            out = rng.choice(["bf16", "f32"])
+            axes = rng.choice([[0], [1], [0, 1]])
+            result = tuple(1 if i in axes else d for i, d in enumerate(shape))
+            kind = rng.choice(["sum", "max"])
+            r = k.op(f"fp8.reduce {kind} {v} {axes} : {t} -> {tensor(result, out)}", "")
+            values.append((r, result, out))
+        elif what == 5 and 1 in shape:
+            full = (rows, columns) if shape in ((1, 1), (rows, 1), (1, columns)) else shape
+            r = k.op(f"fp8.broadcast {v} : {t} -> {tensor(full, element)}", "")
+            values.append((r, full, element))
+        elif what == 6:
+            op = rng.choice(["fp8.transpose", "fp8.permute"])
+            rt = tensor(shape[::-1], element)
+            values.append((k.op(f"{op} {v} [1, 0] : {t} -> {rt}", rt), shape[::-1], element))
+        elif what == 7 and element == "f32":
+            rt = tensor(shape, "bf16")
+            values.append((k.op(f"arith.truncf {v} : {t} to {rt}", rt), shape, "bf16"))
+        else:
+            group = rng.choice([(1, 0), (0, 1), (0, 0), (1, 128), (128, 128), (128, 1)])
+            q, s = quantize(k, v, shape, element, group, rng.choice(["f8E4M3FN", "f8E5M2"]))
+            values.append((s[0], scale_shape(shape, group), "f32"))
+            if rng.random() < 0.5:
+                results.append(q)
+                results.append(s)
+            else:
+                back = k.op(f"fp8.dequantize {q[0]}, {s[0]} : {q[1]}, {s[1]} -> {t}", t)
+                values.append((back, shape, element))
+    v, shape, element = values[-1]
+    results.append((v, tensor(shape, element)))
+    v, shape, element = rng.choice(values)
+    results.append((v, tensor(shape, element)))
+    return k.text(results)
+
+
+def main():
+    kind = sys.argv[1]
+    if kind == "random":
+        rng = random.Random(int(sys.argv[2]))
+        for number in range(int(sys.argv[3])):
+            print(randomly(rng, number))
+        return
+    for shape in SHAPES:
+        for text in (unfused if kind == "unfused" else fused)(shape):
+            print(text)
+
+
+main()
