@@ -55,7 +55,10 @@ def FP8_YieldOp : FP8_Op<"yield", [Pure, Terminator, AttrSizedOperandSegments,
   let description = [{
     * (C1) residuals stand only in the forward region of a step.
 
-    Example: `fp8.yield %y residuals(%a) : tensor<8xf32> residuals(tensor<8xf32>)`
+    Example:
+    ```mlir
+    fp8.yield %y residuals(%a) : tensor<8xf32> residuals(tensor<8xf32>)
+    ```
   }];
   let arguments = (ins Variadic<AnyType>:$values, Variadic<AnyType>:$residuals);
   let assemblyFormat = [{
