@@ -15,7 +15,8 @@ def CostOpInterface : OpInterface<"CostOpInterface"> {
   let cppNamespace = "::mlir::fp8";
   let description = [{
     The work of an op by itself, unfused: a pure function of its types and attributes. Hardware numbers live in the
-    target (`fp8/Target/Target.h`). Attached to `arith`, `math` and `tensor` ops as an external model.
+    target (`fp8/Target/Target.h`). Attached to fp8, `arith` and `math` ops as an external model
+    (`fp8/Interfaces/CostExternalModels.h`, which says what is counted).
   }];
   let methods = [
     InterfaceMethod<"Flops by type, bytes read, written and sent, scratch bytes, and whether it may be recomputed.",
