@@ -344,10 +344,11 @@ TEST(Gemm, AllCodesDecode) {
     cpuGemm(problem, workspace.get(), bestCpuIsa());
     for (int i = 0; i < 256; ++i) {
       float expected = oracleDecode(t, codes.data(), i);
-      if (std::isnan(expected))
+      if (std::isnan(expected)) {
         EXPECT_TRUE(std::isnan(out[i])) << i;
-      else
+      } else {
         EXPECT_EQ(out[i], expected) << i;
+      }
     }
   }
 }

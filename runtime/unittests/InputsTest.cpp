@@ -127,9 +127,10 @@ TEST(Formats, EncodeF8IsTheNearestCode) {
       checkEncode(type, width, bias, maxCode, value);
     EXPECT_EQ(encodeF8(NAN, type), 0x7F);
     for (int code = 0; code < 256; ++code)
-      if ((code & 0x7F) <= maxCode)
+      if ((code & 0x7F) <= maxCode) {
         EXPECT_EQ(decodeF8(static_cast<uint8_t>(code), type),
                   valueOfCode(code, width, bias));
+      }
   }
   EXPECT_TRUE(std::isinf(decodeF8(0xFC, DType::F8E5M2)));
   EXPECT_TRUE(std::isnan(decodeF8(0x7D, DType::F8E5M2)));

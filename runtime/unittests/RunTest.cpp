@@ -27,15 +27,20 @@ namespace {
 size_t newCount = 0;
 } // namespace
 
-// Counts the allocations of the whole program; see RunsWithoutAllocating.
-void *operator new(size_t size) {
+// Counts the allocations of the whole program; see RunsWithoutAllocating. Not
+// inlined, or GCC takes the pair for a mismatch.
+__attribute__((noinline)) void *operator new(size_t size) {
   ++newCount;
   if (void *pointer = std::malloc(size ? size : 1))
     return pointer;
   throw std::bad_alloc();
 }
-void operator delete(void *pointer) noexcept { std::free(pointer); }
-void operator delete(void *pointer, size_t) noexcept { std::free(pointer); }
+__attribute__((noinline)) void operator delete(void *pointer) noexcept {
+  std::free(pointer);
+}
+__attribute__((noinline)) void operator delete(void *pointer, size_t) noexcept {
+  std::free(pointer);
+}
 
 namespace {
 
@@ -545,8 +550,7 @@ TEST(Manifest, EveryRemovedKeyIsAnError) {
     bool isOptional = pointer.find("/commands/") != std::string::npos &&
                       (key == "name" || key == "loc");
     std::string error = runManifest(changed).error;
-    if (!isOptional)
-      EXPECT_NE(error, "") << pointer;
+    EXPECT_TRUE(isOptional || !error.empty()) << pointer;
   }
 }
 

@@ -326,6 +326,8 @@ private:
               " bytes";
       return false;
     }
+    // Touched before anything is timed, and unlike a watched run's pattern.
+    std::memset(arena.get(), 0, arenaSize);
     for (const State &state : states)
       fill(state.info, state.memory.get(), 0, 0);
 
