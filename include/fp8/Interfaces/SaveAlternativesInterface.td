@@ -14,11 +14,12 @@ include "mlir/IR/OpBase.td"
 def SaveAlternativesInterface : OpInterface<"SaveAlternativesInterface"> {
   let cppNamespace = "::mlir::fp8";
   let description = [{
-    The forms in which a result could be kept for backward instead of itself (another layout, FP8 and its scale, the
-    maximum only), each with its bytes, whether deriving the result from it is exact, and what deriving costs.
+    The forms in which a result could be kept for backward (itself, another layout, FP8 and its scale, the maximum
+    only), each with its bytes, whether deriving the result from it is exact, and what deriving costs. An op without
+    the interface has one form, the result as it is.
   }];
   let methods = [
-    InterfaceMethod<"Appends the alternatives for result number `result`.",
+    InterfaceMethod<"Appends the forms of result number `result`, first the result as it is.",
       "void", "getSaveForms", (ins "unsigned":$result, "::llvm::SmallVectorImpl<::mlir::fp8::SaveForm> &":$forms)>
   ];
 }

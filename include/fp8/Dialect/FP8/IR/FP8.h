@@ -27,7 +27,8 @@
 namespace mlir::fp8 {
 
 /// What collectives order themselves by.
-struct CommunicatorResource : SideEffects::Resource::Base<CommunicatorResource> {
+struct CommunicatorResource
+    : SideEffects::Resource::Base<CommunicatorResource> {
   StringRef getName() final { return "FP8Communicator"; }
 };
 /// The histories and scales that delayed scaling updates in place.
@@ -39,39 +40,50 @@ struct ArenaResource : SideEffects::Resource::Base<ArenaResource> {
   StringRef getName() final { return "FP8Arena"; }
 };
 
-/// The shape of the scales of a tensor of `shape` whose elements are grouped by `group` (0: the whole dimension).
-SmallVector<int64_t> getScaleShape(ArrayRef<int64_t> shape, ArrayRef<int64_t> group);
+/// The shape of the scales of a tensor of `shape` whose elements are grouped by
+/// `group` (0: the whole dimension).
+SmallVector<int64_t> getScaleShape(ArrayRef<int64_t> shape,
+                                   ArrayRef<int64_t> group);
 
 /// The `#fp8.tensor` encoding of a type, or null.
 class TensorEncodingAttr;
 TensorEncodingAttr getEncoding(Type type);
 
-/// The most bytes one tensor may take. It leaves room to add up the sizes of 32,767 tensors in 64 bits.
+/// The most bytes one tensor may take. It leaves room to add up the sizes of
+/// 32,767 tensors in 64 bits.
 inline constexpr int64_t kMaxTensorBytes = int64_t(1) << 48;
 
-/// The bytes a tensor takes, at the bounds where it has any. The one helper all byte counts go through. 0 for a type
-/// that is no tensor (a token) and for a dynamic dimension without a bound. A tensor of more than kMaxTensorBytes,
+/// The bytes a tensor takes, at the bounds where it has any. The one helper all
+/// byte counts go through. 0 for a type that is no tensor (a token) and for a
+/// dynamic dimension without a bound. A tensor of more than kMaxTensorBytes,
 /// which no op of the dialect accepts, gives kMaxTensorBytes + 1.
 int64_t getByteSize(Type type);
 
-/// Checks one type against the constraints on tensors in the dialect's description; `emitError` starts the diagnostic.
-/// A type that is no tensor passes.
-LogicalResult verifyTensorType(Type type, function_ref<InFlightDiagnostic()> emitError);
+/// Checks one type against the constraints on tensors in the dialect's
+/// description; `emitError` starts the diagnostic. A type that is no tensor
+/// passes.
+LogicalResult verifyTensorType(Type type,
+                               function_ref<InFlightDiagnostic()> emitError);
 
-/// Trait of every op of the dialect: its operands and results meet the constraints on tensors.
+/// Trait of every op of the dialect: its operands and results meet the
+/// constraints on tensors.
 LogicalResult verifyTensorsFit(Operation *op);
-template <typename ConcreteType> struct TensorsFit : OpTrait::TraitBase<ConcreteType, TensorsFit> {
-  static LogicalResult verifyTrait(Operation *op) { return verifyTensorsFit(op); }
+template <typename ConcreteType>
+struct TensorsFit : OpTrait::TraitBase<ConcreteType, TensorsFit> {
+  static LogicalResult verifyTrait(Operation *op) {
+    return verifyTensorsFit(op);
+  }
 };
 
-/// True for ops that give another name to the storage of operand 0: permute, slice, reshape, bitcast, wait and
-/// remat_barrier.
+/// True for ops that give another name to the storage of operand 0: permute,
+/// slice, reshape, bitcast, wait and remat_barrier.
 bool isView(Operation *op);
 
 /// The value whose storage `value` names, through views inside one region.
 Value getRoot(Value value);
 
-/// Names of the discardable attributes of the dialect (see the dialect's documentation).
+/// Names of the discardable attributes of the dialect (see the dialect's
+/// documentation).
 inline constexpr StringLiteral kParameterAttr = "fp8.parameter";
 inline constexpr StringLiteral kTangentAttr = "fp8.tangent";
 inline constexpr StringLiteral kStateAttr = "fp8.state";

@@ -64,7 +64,8 @@ def FP8_ScaleOp : FP8_Op<"scale", [Pure, AllTypesMatch<["amax", "result"]>, Decl
   let hasVerifier = 1;
 }
 
-def FP8_CastOp : FP8_Op<"cast", [Pure, DeclareOpInterfaceMethods<DifferentiableOpInterface>]> {
+def FP8_CastOp : FP8_Op<"cast", [Pure, DeclareOpInterfaceMethods<DifferentiableOpInterface>,
+    DeclareOpInterfaceMethods<SaveAlternativesInterface>]> {
   let summary = "x * s, rounded to an FP8 format";
   let description = [{
     Each element is `encode(rn_f32(x * s))` with the scale of its group: round to nearest even; beyond the largest
@@ -85,7 +86,8 @@ def FP8_CastOp : FP8_Op<"cast", [Pure, DeclareOpInterfaceMethods<DifferentiableO
   let hasVerifier = 1;
 }
 
-def FP8_DequantizeOp : FP8_Op<"dequantize", [Pure, DeclareOpInterfaceMethods<DifferentiableOpInterface>]> {
+def FP8_DequantizeOp : FP8_Op<"dequantize", [Pure, DeclareOpInterfaceMethods<DifferentiableOpInterface>,
+    DeclareOpInterfaceMethods<SaveAlternativesInterface>]> {
   let summary = "the value an FP8 tensor stands for";
   let description = [{
     Each element is `decode(q) * d` with `d = rn(1 / s)` of its group, in f32, then rounded to the result type. The

@@ -32,7 +32,8 @@ def FP8_PermuteOp : FP8_Op<"permute", [Pure, DeclareOpInterfaceMethods<Different
   let hasFolder = 1;
 }
 
-def FP8_TransposeOp : FP8_Op<"transpose", [Pure, DeclareOpInterfaceMethods<DifferentiableOpInterface>]> {
+def FP8_TransposeOp : FP8_Op<"transpose", [Pure, DeclareOpInterfaceMethods<DifferentiableOpInterface>,
+    DeclareOpInterfaceMethods<SaveAlternativesInterface>]> {
   let summary = "dimensions in another order, bytes moved";
   let description = [{
     As `fp8.permute`, but the result is a tensor of its own in row-major order. Exact on every element type. On a
