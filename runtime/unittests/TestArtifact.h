@@ -83,15 +83,16 @@ inline Json manifest(std::vector<Json> functions) {
           {"functions", std::move(functions)}};
 }
 
-/// The bytes of an artifact with `manifest`.
-inline std::string artifact(const Json &manifest) {
+/// The bytes of an artifact with `manifest` and `plan`.
+inline std::string artifact(const Json &manifest,
+                            const Json &plan = Json::object()) {
   std::string error;
-  std::string text = manifest.dump();
+  std::string text = manifest.dump(), planText = plan.dump();
   std::optional<std::string> kernels = readWholeFile(FP8RT_TEST_KERNELS, error);
   EXPECT_TRUE(kernels) << error;
   return *serializeContainer(
       ContainerKind::Artifact,
-      {{"manifest", text}, {"plan", "{}"}, {"cpu.so", *kernels}}, error);
+      {{"manifest", text}, {"plan", planText}, {"cpu.so", *kernels}}, error);
 }
 
 } // namespace fp8rt::test

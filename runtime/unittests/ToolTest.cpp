@@ -210,6 +210,31 @@ TEST_F(Tool, PeakThatIsNotThePlans) {
   }
 }
 
+TEST_F(Tool, IsHeldToThePlan) {
+  // The plan section decides, whether it holds one function or several.
+  Json entry = {{"function", "step"}, {"peak_bytes", 512}};
+  Json end = {{"function", "end_of_step"}, {"peak_bytes", 0}};
+  for (Json plan : {entry, Json{{"functions", {end, entry}}}}) {
+    write("a.fp8", artifact(stepAndEnd(), plan));
+    EXPECT_EQ(run("a.fp8").code, 0);
+  }
+  entry["peak_bytes"] = 768;
+  for (Json plan : {entry, Json{{"functions", {end, entry}}}}) {
+    write("a.fp8", artifact(stepAndEnd(), plan));
+    Ended ended = run("a.fp8 --json=r.json");
+    EXPECT_EQ(ended.code, 1);
+    EXPECT_NE(ended.text.find("error: the measured peak of 'step' is 512 "
+                              "bytes, but the plan says 768\n"),
+              std::string::npos)
+        << ended.text;
+    EXPECT_NE(ended.text.find("error: the plan of 'step' says a peak of 768 "
+                              "bytes, but its command list 512\n"),
+              std::string::npos)
+        << ended.text;
+    EXPECT_EQ(readJson("r.json")["planned_peak_bytes"], 768);
+  }
+}
+
 TEST_F(Tool, FaultyArtifactWritesNoResults) {
   Json bad = stepAndEnd();
   bad["functions"][1]["commands"].erase(7);

@@ -12,6 +12,8 @@
 
 #include "Steps.h"
 
+#include "Plan.h"
+
 #include "fp8rt/Inputs.h"
 
 #include <algorithm>
@@ -61,6 +63,8 @@ bool takeError(fp8rt_error *source, std::string &error) {
 struct BoundFunction {
   size_t index = 0;
   fp8rt_function_info info{};
+  /// The plan's figure; the command list's where the artifact has no plan.
+  uint64_t plannedPeak = 0;
   std::vector<fp8rt_argument_info> arguments;
   std::vector<fp8rt_result_info> results;
   std::vector<void *> argumentData;
@@ -124,9 +128,21 @@ private:
       return false;
     out.function = functions[0].info.name;
     out.savedBytes = functions[0].info.saved_bytes;
-    for (const BoundFunction &function : functions) {
+    size_t planSize = 0;
+    const void *plan = fp8rt_get_section(program, "plan", &planSize);
+    for (BoundFunction &function : functions) {
+      uint64_t listed = function.info.peak_bytes;
+      function.plannedPeak =
+          plannedPeakBytes({static_cast<const char *>(plan), planSize},
+                           function.info.name)
+              .value_or(listed);
+      if (function.plannedPeak != listed)
+        out.faults.push_back(
+            "the plan of '" + std::string(function.info.name) +
+            "' says a peak of " + std::to_string(function.plannedPeak) +
+            " bytes, but its command list " + std::to_string(listed));
       out.plannedPeakBytes =
-          std::max(out.plannedPeakBytes, function.info.peak_bytes);
+          std::max(out.plannedPeakBytes, function.plannedPeak);
       out.arenaBytes = std::max(out.arenaBytes, function.info.arena_bytes);
     }
     return true;
@@ -290,11 +306,13 @@ private:
       return true;
     auto bytes = static_cast<uint64_t>(measured);
     out.measuredPeakBytes = std::max(out.measuredPeakBytes, bytes);
-    if (bytes != function.info.peak_bytes && out.faults.empty())
+    if (bytes != function.plannedPeak && !peakReported) {
+      peakReported = true;
       out.faults.push_back(
           "the measured peak of '" + std::string(function.info.name) + "' is " +
           std::to_string(bytes) + " bytes, but the plan says " +
-          std::to_string(function.info.peak_bytes));
+          std::to_string(function.plannedPeak));
+    }
     return true;
   }
 
@@ -386,6 +404,7 @@ private:
   std::vector<Memory> memories;
   Memory arena;
   size_t arenaSize = 0;
+  bool peakReported = false;
 };
 
 } // namespace
