@@ -1,5 +1,5 @@
 # Compile options shared by the compiler and the runtime.
-add_compile_options(-Wall -Wextra -Wno-unused-parameter -fno-strict-aliasing)
+add_compile_options(-Wall -Wextra -Wno-unused-parameter -Wno-deprecated-declarations -fno-strict-aliasing)
 if(FP8_ENABLE_ASSERTIONS)
   add_compile_options(-UNDEBUG)
 endif()

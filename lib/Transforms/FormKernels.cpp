@@ -2,18 +2,12 @@
 //
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Groups ops into fp8.kernel regions, the units that run.
+// Groups the ops of each program into the kernels that run.
 //
 //===----------------------------------------------------------------------===//
 
-#include "fp8/Dialect/FP8/IR/FP8.h"
+#include "fp8/Transforms/ApplyPlan.h"
 #include "fp8/Transforms/Passes.h"
-#include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/Math/IR/Math.h"
-#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
-#include "mlir/Dialect/SCF/IR/SCF.h"
-#include "mlir/Dialect/Vector/IR/VectorOps.h"
-#include "mlir/Dialect/Func/IR/FuncOps.h"
 
 namespace mlir::fp8 {
 #define GEN_PASS_DEF_FP8FORMKERNELSPASS
@@ -29,9 +23,31 @@ struct FormKernelsPass : fp8::impl::FP8FormKernelsPassBase<FormKernelsPass> {
   using FP8FormKernelsPassBase::FP8FormKernelsPassBase;
 
   void runOnOperation() override {
-    getOperation().emitError("fp8-form-kernels is not written yet");
-    signalPassFailure();
+    if (fuse != "default" && fuse != "none") {
+      getOperation().emitError("expected 'fuse' to be 'default' or 'none', but got '") << fuse << "'";
+      return signalPassFailure();
+    }
+    const Target *target = getTargetOf(getOperation());
+    if (!target)
+      return signalPassFailure();
+    for (auto func : getOperation().getOps<func::FuncOp>()) {
+      if (func.isExternal())
+        continue;
+      FailureOr<PlanGraph> graph = PlanGraph::build(func, *target);
+      if (failed(graph))
+        return signalPassFailure();
+      if (llvm::any_of(graph->nodes, [](const PlanNode &node) { return node.kind == NodeClass::Kernel; })) {
+        func.emitError("expected ops that are not in kernels yet, but got an 'fp8.kernel'");
+        return signalPassFailure();
+      }
+      // What the IR says is kept is kept; nothing is chosen here.
+      Program program = materialize(*graph, selectAll(*graph));
+      applyKernels(formKernels(program, fuse == "none" ? Fusion::None : Fusion::Default));
+    }
   }
+
+private:
+  static Selection selectAll(const PlanGraph &graph) { return Selection(graph.values.size(), true); }
 };
 
 } // namespace

@@ -2,18 +2,12 @@
 //
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Puts fp8.free directly after the last use of each alias class.
+// Ends the storage of each alias class directly after its last use.
 //
 //===----------------------------------------------------------------------===//
 
-#include "fp8/Dialect/FP8/IR/FP8.h"
+#include "fp8/Analysis/PlannedProgram.h"
 #include "fp8/Transforms/Passes.h"
-#include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/Math/IR/Math.h"
-#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
-#include "mlir/Dialect/SCF/IR/SCF.h"
-#include "mlir/Dialect/Vector/IR/VectorOps.h"
-#include "mlir/Dialect/Func/IR/FuncOps.h"
 
 namespace mlir::fp8 {
 #define GEN_PASS_DEF_FP8INSERTFREESPASS
@@ -26,12 +20,47 @@ using namespace mlir::fp8;
 namespace {
 
 struct InsertFreesPass : fp8::impl::FP8InsertFreesPassBase<InsertFreesPass> {
-  using FP8InsertFreesPassBase::FP8InsertFreesPassBase;
-
   void runOnOperation() override {
-    getOperation().emitError("fp8-insert-frees is not written yet");
-    signalPassFailure();
+    const Target *target = getTargetOf(getOperation());
+    if (!target)
+      return signalPassFailure();
+    for (auto func : getOperation().getOps<func::FuncOp>())
+      if (!func.isExternal() && failed(insertFrees(func, *target)))
+        return signalPassFailure();
   }
+
+private:
+  static LogicalResult insertFrees(func::FuncOp func, const Target &target);
 };
+
+LogicalResult InsertFreesPass::insertFrees(func::FuncOp func, const Target &target) {
+  func.walk([](FreeOp free) { free.erase(); });
+  FailureOr<PlannedProgram> planned = PlannedProgram::read(func, target);
+  if (failed(planned))
+    return failure();
+  // In the backward region a residual is freed under the name it has there.
+  DenseMap<Value, Value> residualOf;
+  if (StepOp step = planned->graph->step)
+    for (auto [argument, residual] :
+         llvm::zip(step.getBackward().getArguments(), step.getForwardYield().getResiduals()))
+      residualOf.try_emplace(getRoot(residual), argument);
+
+  std::vector<SmallVector<Value, 2>> frees(planned->order.size());
+  for (auto [root, range] : llvm::enumerate(planned->ranges)) {
+    if (range.first < 0 || planned->getEntry(root).escapes)
+      continue;
+    bool crosses = range.first < planned->kernels.firstBackward && range.second >= planned->kernels.firstBackward;
+    frees[range.second].push_back(crosses ? residualOf.lookup(planned->getValue(root)) : planned->getValue(root));
+  }
+  for (auto [position, values] : llvm::enumerate(frees)) {
+    if (values.empty())
+      continue;
+    Operation *op = planned->getOp(position);
+    OpBuilder builder(op->getContext());
+    builder.setInsertionPointAfter(op);
+    FreeOp::create(builder, op->getLoc(), values);
+  }
+  return success();
+}
 
 } // namespace

@@ -6,14 +6,9 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "fp8/Dialect/FP8/IR/FP8.h"
+#include "fp8/Analysis/Packing.h"
+#include "fp8/Analysis/PlannedProgram.h"
 #include "fp8/Transforms/Passes.h"
-#include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/Math/IR/Math.h"
-#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
-#include "mlir/Dialect/SCF/IR/SCF.h"
-#include "mlir/Dialect/Vector/IR/VectorOps.h"
-#include "mlir/Dialect/Func/IR/FuncOps.h"
 
 namespace mlir::fp8 {
 #define GEN_PASS_DEF_FP8PLACEPASS
@@ -26,12 +21,61 @@ using namespace mlir::fp8;
 namespace {
 
 struct PlacePass : fp8::impl::FP8PlacePassBase<PlacePass> {
-  using FP8PlacePassBase::FP8PlacePassBase;
-
   void runOnOperation() override {
-    getOperation().emitError("fp8-place is not written yet");
-    signalPassFailure();
+    const Target *target = getTargetOf(getOperation());
+    if (!target)
+      return signalPassFailure();
+    for (auto func : getOperation().getOps<func::FuncOp>())
+      if (!func.isExternal() && failed(place(func, *target)))
+        return signalPassFailure();
   }
+
+private:
+  static LogicalResult place(func::FuncOp func, const Target &target);
 };
+
+LogicalResult PlacePass::place(func::FuncOp func, const Target &target) {
+  FailureOr<PlannedProgram> planned = PlannedProgram::read(func, target);
+  if (failed(planned))
+    return failure();
+  // A buffer is taken by the kernel that writes it and given back after the last one that reads it.
+  SmallVector<PackItem> items;
+  DenseMap<int, int> itemOfRoot;
+  std::vector<int> itemOfWorkspace(planned->order.size(), -1);
+  for (auto [root, range] : llvm::enumerate(planned->ranges)) {
+    if (range.first < 0 || planned->getEntry(root).callerPlaced)
+      continue;
+    itemOfRoot[root] = items.size();
+    items.push_back({range.first, range.second + 1, planned->getEntry(root).bytes});
+  }
+  for (auto [position, kernel] : llvm::enumerate(planned->kernels.kernels)) {
+    if (kernel.workspace == 0)
+      continue;
+    itemOfWorkspace[position] = items.size();
+    items.push_back({static_cast<int64_t>(position), static_cast<int64_t>(position) + 1, kernel.workspace});
+  }
+  PackResult packed = pack(items, PackOptions());
+
+  OpBuilder builder(func.getContext());
+  for (auto [position, kernel] : llvm::enumerate(planned->kernels.kernels)) {
+    auto op = dyn_cast<KernelOp>(planned->getOp(position));
+    if (!op)
+      continue;
+    SmallVector<int64_t> offsets;
+    for (Value result : op.getResults()) {
+      int64_t offset = -1; // A token, or a result in the caller's buffer.
+      for (int output : kernel.outputs)
+        if (planned->getValue(output) == result)
+          if (auto it = itemOfRoot.find(output); it != itemOfRoot.end())
+            offset = packed.offsets[it->second];
+      offsets.push_back(offset);
+    }
+    op.setOffsets(offsets);
+    if (int item = itemOfWorkspace[position]; item >= 0)
+      op.setWorkspaceOffset(packed.offsets[item]);
+  }
+  func->setAttr(kArenaBytesAttr, builder.getI64IntegerAttr(packed.height));
+  return success();
+}
 
 } // namespace

@@ -6,14 +6,10 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "fp8/Dialect/FP8/IR/FP8.h"
+#include "fp8/Analysis/Decisions.h"
+#include "fp8/Support/ByteSize.h"
+#include "fp8/Transforms/ApplyPlan.h"
 #include "fp8/Transforms/Passes.h"
-#include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/Math/IR/Math.h"
-#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
-#include "mlir/Dialect/SCF/IR/SCF.h"
-#include "mlir/Dialect/Vector/IR/VectorOps.h"
-#include "mlir/Dialect/Func/IR/FuncOps.h"
 
 namespace mlir::fp8 {
 #define GEN_PASS_DEF_FP8SELECTSAVEDPASS
@@ -29,9 +25,140 @@ struct SelectSavedPass : fp8::impl::FP8SelectSavedPassBase<SelectSavedPass> {
   using FP8SelectSavedPassBase::FP8SelectSavedPassBase;
 
   void runOnOperation() override {
-    getOperation().emitError("fp8-select-saved is not written yet");
-    signalPassFailure();
+    if (failed(run()))
+      signalPassFailure();
   }
+
+private:
+  LogicalResult run();
+  LogicalResult select(func::FuncOp func, const Target &target);
+  /// The selection of the asked policy; for `auto` the fastest plan of `frontier` within `limit`.
+  FailureOr<Selection> choose(const PlanGraph &graph, ArrayRef<const PlanOption *> frontier, int64_t limit);
+  LogicalResult reportBudget(const PlanGraph &graph, const PlanOption &smallest, int64_t limit, int64_t peak);
+
+  Policy chosenPolicy = Policy::Auto;
+  llvm::StringSet<> listedOps;
+  std::optional<int64_t> budgetBytes, deviceBytes;
+  Fusion fusion = Fusion::Default;
 };
+
+LogicalResult SelectSavedPass::run() {
+  ModuleOp module = getOperation();
+  std::optional<Policy> parsed = parsePolicy(policy);
+  if (!parsed)
+    return module.emitError("expected 'policy' to be save-all, recompute-all, op-list, min-cut or auto, but got '")
+           << policy << "'";
+  chosenPolicy = *parsed;
+  if (fuse != "default" && fuse != "none")
+    return module.emitError("expected 'fuse' to be 'default' or 'none', but got '") << fuse << "'";
+  fusion = fuse == "none" ? Fusion::None : Fusion::Default;
+  auto parseLimit = [&](StringRef name, StringRef text, std::optional<int64_t> &bytes) -> LogicalResult {
+    if (text.empty())
+      return success();
+    bytes = parseByteSize(text);
+    if (!bytes)
+      return module.emitError("expected '") << name << "' to be bytes such as 40GiB or 1000000, but got '" << text
+                                            << "'";
+    return success();
+  };
+  if (failed(parseLimit("budget", budget, budgetBytes)) ||
+      failed(parseLimit("device-memory", deviceMemory, deviceBytes)))
+    return failure();
+  FailureOr<llvm::StringSet<>> list = parseOpList(ops, [&] { return module.emitError(); });
+  if (failed(list))
+    return failure();
+  listedOps = std::move(*list);
+  const Target *target = getTargetOf(module);
+  if (!target)
+    return failure();
+  for (auto func : module.getOps<func::FuncOp>())
+    if (!func.isExternal() && failed(select(func, *target)))
+      return failure();
+  return success();
+}
+
+FailureOr<Selection> SelectSavedPass::choose(const PlanGraph &graph, ArrayRef<const PlanOption *> frontier,
+                                             int64_t limit) {
+  switch (chosenPolicy) {
+  case Policy::SaveAll:
+    return selectSaveAll(graph);
+  case Policy::RecomputeAll:
+    return selectRecomputeAll(graph);
+  case Policy::OpList:
+    return selectOpList(graph, listedOps);
+  case Policy::MinCut:
+    return selectMinCut(graph);
+  case Policy::Auto:
+    break;
+  }
+  // The frontier rises in peak and falls in time: the last one within the limit is the fastest.
+  const PlanOption *best = nullptr;
+  for (const PlanOption *option : frontier)
+    if (option->peak <= limit)
+      best = option;
+  if (!best)
+    return reportBudget(graph, *frontier.front(), limit, frontier.front()->peak);
+  return best->selection;
+}
+
+LogicalResult SelectSavedPass::reportBudget(const PlanGraph &graph, const PlanOption &smallest, int64_t limit,
+                                            int64_t peak) {
+  func::FuncOp func = graph.func;
+  InFlightDiagnostic diagnostic = func.emitError()
+                                  << "no plan with policy '" << policy << "' fits in " << formatBytes(limit)
+                                  << ": expected a budget of at least " << formatBytes(peak)
+                                  << "; min_feasible_peak_bytes (policy auto) is " << smallest.peak;
+  Program program = materialize(graph, smallest.selection);
+  KernelGraph kernels = formKernels(program, fusion);
+  std::vector<int> order = schedule(kernels);
+  PeakInfo info = simulate(kernels, order);
+  ValueNames names(graph.func);
+  if (info.peakKernel >= 0)
+    for (int root : ArrayRef<int>(getLiveRoots(kernels, order, info.peakKernel)).take_front(5)) {
+      const PlanValue &value = program.graphValue(root);
+      diagnostic.attachNote(value.value.getLoc()) << "live at that plan's peak: " << names.getName(value.value) << ", "
+                                                  << formatBytes(value.bytes) << ", " << value.value.getType();
+    }
+  return diagnostic;
+}
+
+LogicalResult SelectSavedPass::select(func::FuncOp func, const Target &target) {
+  FailureOr<PlanGraph> graph = PlanGraph::build(func, target);
+  if (failed(graph))
+    return failure();
+  for (const PlanNode &node : graph->nodes) {
+    if (isa<LinearOp, LinearDgradOp, LinearWgradOp>(node.op))
+      return node.op->emitOpError("expected no linears; run 'fp8-expand-recipes' first");
+    if (node.kind == NodeClass::Kernel)
+      return node.op->emitOpError("expected ops that are not in kernels yet; this IR is planned already");
+  }
+  if (func->hasAttr(kDecisionsAttr))
+    return func.emitError("expected joint IR, but 'fp8-select-saved' has run on it already");
+
+  int64_t limit = budgetBytes.value_or(std::numeric_limits<int64_t>::max());
+  if (deviceBytes)
+    limit = std::min(limit, *deviceBytes - graph->getResidentBytes());
+  PlanSearch search(*graph, fusion);
+  std::vector<const PlanOption *> frontier = search.findFrontier();
+  FailureOr<Selection> selection = choose(*graph, frontier, limit);
+  if (failed(selection))
+    return failure();
+  applyOverrides(*graph, *selection);
+  const PlanOption &chosen = search.evaluate(*selection);
+  if (chosen.peak > limit)
+    return reportBudget(*graph, *frontier.front(), limit, chosen.peak);
+
+  Decisions decisions;
+  decisions.policy = policy;
+  decisions.minFeasiblePeak = std::min(frontier.front()->peak, chosen.peak);
+  auto [bound, kind] = getPeakLowerBound(*graph);
+  decisions.lowerBound = bound;
+  decisions.boundKind = kind.str();
+  explain(*graph, chosenPolicy, *selection, fusion, search, decisions);
+  func->setAttr(kDecisionsAttr, decisions.toAttribute(&getContext()));
+  if (graph->step)
+    applySelection(*graph, materialize(*graph, *selection));
+  return success();
+}
 
 } // namespace

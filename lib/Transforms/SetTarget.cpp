@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "fp8/Dialect/FP8/IR/FP8.h"
+#include "fp8/Target/Target.h"
 #include "fp8/Transforms/Passes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -29,8 +30,9 @@ struct SetTargetPass : fp8::impl::FP8SetTargetPassBase<SetTargetPass> {
   using FP8SetTargetPassBase::FP8SetTargetPassBase;
 
   void runOnOperation() override {
-    getOperation().emitError("fp8-set-target is not written yet");
-    signalPassFailure();
+    getOperation()->setAttr(kTargetAttr, StringAttr::get(&getContext(), target));
+    if (!getTargetOf(getOperation()))
+      signalPassFailure();
   }
 };
 

@@ -140,11 +140,19 @@ LogicalResult FP8Dialect::verifyOperationAttribute(Operation *op,
                        << "' to be an i64 that is not negative, but got "
                        << value;
   }
+  if (name == kDecisionsAttr) {
+    if (failed(expectOn(isa<FunctionOpInterface>(op), "a function")))
+      return failure();
+    if (isa<DictionaryAttr>(value))
+      return success();
+    return emitError() << "expected '" << name
+                       << "' to be a dictionary, but got " << value;
+  }
   if (llvm::is_contained({kIndexAttr, kLiveAttr, kBytesAttr, kCostAttr}, name))
     return verifyAnnotation(op, name, value);
   return refuseUnknown(emitError, attribute, "an op",
                        {kCheckpointAttr, kPolicyAttr, kGridAttr, kTargetAttr,
-                        kArenaBytesAttr, kIndexAttr, kLiveAttr, kBytesAttr,
+                        kArenaBytesAttr, kDecisionsAttr, kIndexAttr, kLiveAttr, kBytesAttr,
                         kCostAttr});
 }
 

@@ -96,6 +96,7 @@ inline constexpr StringLiteral kPolicyAttr = "fp8.policy";
 inline constexpr StringLiteral kGridAttr = "fp8.grid";
 inline constexpr StringLiteral kTargetAttr = "fp8.target";
 inline constexpr StringLiteral kArenaBytesAttr = "fp8.arena_bytes";
+inline constexpr StringLiteral kDecisionsAttr = "fp8.decisions";
 inline constexpr StringLiteral kIndexAttr = "fp8.index";
 inline constexpr StringLiteral kLiveAttr = "fp8.live";
 inline constexpr StringLiteral kBytesAttr = "fp8.bytes";

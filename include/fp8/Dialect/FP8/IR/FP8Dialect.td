@@ -43,6 +43,7 @@ def FP8_Dialect : Dialect {
     | `fp8.grid` | a module | dictionary of axis name to i64 size of at least 1 | the ranks |
     | `fp8.target` | a module | string, not empty | what costs are taken from, set by `fp8-set-target` |
     | `fp8.arena_bytes` | a function | i64, not negative | set by `fp8-place` |
+    | `fp8.decisions` | a function | dictionary | the record of `fp8-select-saved`, for plans and reports |
     | `fp8.index`, `fp8.live`, `fp8.bytes` | any op | integer, arrays of integers | written by `fp8-annotate-liveness` |
     | `fp8.cost` | any op | dictionary | written by `fp8-annotate-cost` |
   }];

@@ -1,0 +1,72 @@
+//===- KernelGraph.h - kernels, their order and their peak ------*- C++ -*-===//
+//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Groups the instances of a program into the kernels that run, orders them,
+// and simulates the bytes that are live. Passes and the search for a plan use
+// the same functions, so what the search sees is what the passes make.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef FP8_ANALYSIS_KERNELGRAPH_H
+#define FP8_ANALYSIS_KERNELGRAPH_H
+
+#include "fp8/Analysis/Program.h"
+
+namespace mlir::fp8 {
+
+/// One unit that runs. Values are positions in Program::values, always storage roots.
+struct KernelNode {
+  SmallVector<int, 8> members; ///< instances, in program order; without views and constants
+  NodeClass kind = NodeClass::Loop;
+  bool backward = false;
+  SmallVector<int, 4> reads;   ///< roots of its operands, arguments included, each once
+  SmallVector<int, 2> outputs; ///< results that someone outside reads, or that escape or are kept
+  SmallVector<int, 4> holds;   ///< roots that must stay alive although it does not read them (the source at a wait)
+  SmallVector<int, 4> preds;   ///< kernels that must run before
+  int64_t workspace = 0;
+  double seconds = 0;
+};
+
+/// The kernels of a program in an order that respects their dependences.
+struct KernelGraph {
+  const Program *program = nullptr;
+  std::vector<KernelNode> kernels;
+  int firstBackward = 0; ///< index of the first backward kernel
+
+  double getSeconds() const;
+};
+
+/// Which ops may share a kernel.
+enum class Fusion {
+  None,   ///< every op is a kernel of its own
+  Default ///< chains that one pass over memory can do
+};
+
+/// Forms kernels greedily in program order. The result is ordered by dependence, then by program order.
+KernelGraph formKernels(const Program &program, Fusion fusion);
+
+/// The live bytes of a kernel order.
+struct PeakInfo {
+  int64_t peak = 0;
+  int peakKernel = -1;                ///< position in the order
+  std::vector<int64_t> live;          ///< live bytes while each kernel of the order runs, workspace included
+  int64_t residualBytes = 0;          ///< kept from forward to backward
+};
+
+/// Simulates `order` (a permutation of the kernels).
+PeakInfo simulate(const KernelGraph &graph, ArrayRef<int> order);
+
+/// The best order found: the given one, or a list schedule with a lower peak. Forward kernels stay before backward ones.
+std::vector<int> schedule(const KernelGraph &graph);
+
+/// The roots that are live while kernel `position` of `order` runs, with its outputs, largest first.
+SmallVector<int> getLiveRoots(const KernelGraph &graph, ArrayRef<int> order, int position);
+
+/// First and last position at which each storage root is live in `order`; {-1, -1} for what has no local storage.
+/// What escapes is live to order.size() - 1.
+std::vector<std::pair<int, int>> getLiveRanges(const KernelGraph &graph, ArrayRef<int> order);
+
+} // namespace mlir::fp8
+
+#endif // FP8_ANALYSIS_KERNELGRAPH_H

@@ -1,0 +1,71 @@
+//===- Policies.h - what each policy keeps for backward ---------*- C++ -*-===//
+//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The simple policies of fp8-select-saved as selections over a PlanGraph, and
+// the search behind `auto`.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef FP8_ANALYSIS_POLICIES_H
+#define FP8_ANALYSIS_POLICIES_H
+
+#include "fp8/Analysis/KernelGraph.h"
+
+#include <map>
+
+namespace mlir::fp8 {
+
+enum class Policy { SaveAll, RecomputeAll, OpList, MinCut, Auto };
+
+/// The policy of a name such as `min-cut`, or nothing.
+std::optional<Policy> parsePolicy(StringRef name);
+StringRef stringifyPolicy(Policy policy);
+
+/// The op names of `op-list`: `spec` is empty (the default list), `a+b`, `default-a` or `default+a`. A short name such
+/// as `abs` stands for `math.absf`.
+FailureOr<llvm::StringSet<>> parseOpList(StringRef spec, function_ref<InFlightDiagnostic()> emitError);
+
+Selection selectSaveAll(const PlanGraph &graph);
+Selection selectRecomputeAll(const PlanGraph &graph);
+Selection selectOpList(const PlanGraph &graph, const llvm::StringSet<> &ops);
+Selection selectMinCut(const PlanGraph &graph);
+
+/// Applies the `fp8.policy` overrides of the graph's ops to `selection`.
+void applyOverrides(const PlanGraph &graph, Selection &selection);
+
+/// A selection and what it costs.
+struct PlanOption {
+  Selection selection;
+  int64_t peak = 0;
+  double seconds = 0;
+};
+
+/// Finds plans of one graph. Every selection is evaluated once, on kernels as they will be formed and ordered.
+class PlanSearch {
+public:
+  PlanSearch(const PlanGraph &graph, Fusion fusion) : graph(graph), fusion(fusion) {}
+
+  const PlanOption &evaluate(Selection selection);
+
+  /// The plans that are on the frontier of peak and time, by rising peak. Contains at least one plan no worse than
+  /// each of the simple policies in both. Deterministic; the number of evaluations is bounded, no clock is read.
+  std::vector<const PlanOption *> findFrontier();
+
+  int getNumEvaluations() const { return options.size(); }
+
+private:
+  void descend(const Selection &start, bool minimisePeak);
+
+  const PlanGraph &graph;
+  Fusion fusion;
+  std::map<Selection, PlanOption> options;
+  std::vector<SmallVector<int>> classes; ///< choices that stand at the same place of equal layers
+};
+
+/// Choices grouped by what they are: op, attributes, types, and the same of their producers to a small depth.
+std::vector<SmallVector<int>> groupChoices(const PlanGraph &graph);
+
+} // namespace mlir::fp8
+
+#endif // FP8_ANALYSIS_POLICIES_H

@@ -1,0 +1,45 @@
+//===- Pipelines.h - the pipeline fp8-compile -------------------*- C++ -*-===//
+//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// All passes of fp8-opt in their order, up to a phase.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef FP8_PIPELINES_PIPELINES_H
+#define FP8_PIPELINES_PIPELINES_H
+
+#include "mlir/Pass/PassManager.h"
+#include "mlir/Pass/PassOptions.h"
+
+namespace mlir::fp8 {
+
+/// The phases a compilation can stop after, in order.
+enum class Phase { Joint, Planned, Placed, Lowered };
+
+std::optional<Phase> parsePhase(StringRef name);
+
+/// Options of the pipeline; those of `fp8-select-saved` and `fp8-set-target` under the same names.
+struct CompileOptions : PassPipelineOptions<CompileOptions> {
+  Option<std::string> target{*this, "target", llvm::cl::desc("cpu or h200"), llvm::cl::init("cpu")};
+  Option<std::string> policy{*this, "policy",
+                             llvm::cl::desc("save-all, recompute-all, op-list, min-cut or auto"),
+                             llvm::cl::init("auto")};
+  Option<std::string> budget{*this, "budget", llvm::cl::desc("limit on peak_bytes, such as 40GiB"),
+                             llvm::cl::init("")};
+  Option<std::string> deviceMemory{*this, "device-memory",
+                                   llvm::cl::desc("limit on resident and peak bytes together, such as 80GiB"),
+                                   llvm::cl::init("")};
+  Option<std::string> ops{*this, "ops", llvm::cl::desc("the list of op-list"), llvm::cl::init("")};
+  Option<std::string> fuse{*this, "fuse", llvm::cl::desc("default or none"), llvm::cl::init("default")};
+};
+
+/// Adds the passes up to the end of `last` to `manager`.
+void buildCompilePipeline(OpPassManager &manager, const CompileOptions &options, Phase last);
+
+/// Registers `fp8-compile`, which runs to `placed`.
+void registerPipelines();
+
+} // namespace mlir::fp8
+
+#endif // FP8_PIPELINES_PIPELINES_H

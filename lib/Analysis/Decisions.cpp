@@ -1,0 +1,228 @@
+//===- Decisions.cpp - what was chosen, and why ---*- C++ -*-===//
+//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The record of fp8-select-saved and its sentences.
+//
+//===----------------------------------------------------------------------===//
+
+#include "fp8/Analysis/Decisions.h"
+
+using namespace mlir;
+using namespace mlir::fp8;
+
+//===----------------------------------------------------------------------===//
+// The record as an attribute
+//===----------------------------------------------------------------------===//
+
+DictionaryAttr Decisions::toAttribute(MLIRContext *context) const {
+  Builder builder(context);
+  auto text = [&](StringRef key, StringRef value) { return builder.getNamedAttr(key, builder.getStringAttr(value)); };
+  auto number = [&](StringRef key, int64_t value) { return builder.getNamedAttr(key, builder.getI64IntegerAttr(value)); };
+  auto real = [&](StringRef key, double value) { return builder.getNamedAttr(key, builder.getF64FloatAttr(value)); };
+  SmallVector<Attribute> savedEntries, recomputedEntries;
+  for (const SavedDecision &entry : saved) {
+    SmallVector<NamedAttribute> fields = {text("value", entry.value), text("op", entry.op), text("loc", entry.loc),
+                                          text("form", entry.form), text("why", entry.why)};
+    if (entry.escapes)
+      fields.push_back(builder.getNamedAttr("escapes", builder.getUnitAttr()));
+    savedEntries.push_back(builder.getDictionaryAttr(fields));
+  }
+  for (const RecomputedDecision &entry : recomputed)
+    recomputedEntries.push_back(
+        builder.getDictionaryAttr({text("value", entry.value), text("op", entry.op), text("why", entry.why),
+                                   number("times", entry.times), real("seconds", entry.seconds)}));
+  return builder.getDictionaryAttr(
+      {text("policy", policy), number("min_feasible_peak_bytes", minFeasiblePeak),
+       number("lower_bound_bytes", lowerBound), text("bound_kind", boundKind),
+       real("recompute_seconds", recomputeSeconds), builder.getNamedAttr("saved", builder.getArrayAttr(savedEntries)),
+       builder.getNamedAttr("recomputed", builder.getArrayAttr(recomputedEntries))});
+}
+
+std::optional<Decisions> Decisions::read(func::FuncOp func) {
+  auto record = func->getAttrOfType<DictionaryAttr>(kDecisionsAttr);
+  if (!record)
+    return std::nullopt;
+  // The record may have been edited by hand: what is missing or of another kind reads as empty.
+  auto text = [](DictionaryAttr from, StringRef key) {
+    auto value = from.getAs<StringAttr>(key);
+    return value ? value.getValue().str() : std::string();
+  };
+  auto number = [](DictionaryAttr from, StringRef key) {
+    auto value = from.getAs<IntegerAttr>(key);
+    return value ? value.getInt() : 0;
+  };
+  auto real = [](DictionaryAttr from, StringRef key) {
+    auto value = from.getAs<FloatAttr>(key);
+    return value ? value.getValueAsDouble() : 0.0;
+  };
+  auto entries = [&](StringRef key) {
+    SmallVector<DictionaryAttr> result;
+    if (auto array = record.getAs<ArrayAttr>(key))
+      for (Attribute entry : array)
+        if (auto dictionary = dyn_cast<DictionaryAttr>(entry))
+          result.push_back(dictionary);
+    return result;
+  };
+  Decisions decisions;
+  decisions.policy = text(record, "policy");
+  decisions.minFeasiblePeak = number(record, "min_feasible_peak_bytes");
+  decisions.lowerBound = number(record, "lower_bound_bytes");
+  decisions.boundKind = text(record, "bound_kind");
+  decisions.recomputeSeconds = real(record, "recompute_seconds");
+  for (DictionaryAttr entry : entries("saved"))
+    decisions.saved.push_back({text(entry, "value"), text(entry, "op"), text(entry, "loc"), text(entry, "form"),
+                               text(entry, "why"), entry.contains("escapes")});
+  for (DictionaryAttr entry : entries("recomputed"))
+    decisions.recomputed.push_back({text(entry, "value"), text(entry, "op"), text(entry, "why"),
+                                    number(entry, "times"), real(entry, "seconds")});
+  return decisions;
+}
+
+//===----------------------------------------------------------------------===//
+// Sentences
+//===----------------------------------------------------------------------===//
+
+std::string mlir::fp8::formatBytes(int64_t bytes) {
+  std::string digits = std::to_string(bytes < 0 ? -bytes : bytes), grouped;
+  for (auto [index, digit] : llvm::enumerate(digits)) {
+    if (index && (digits.size() - index) % 3 == 0)
+      grouped += ',';
+    grouped += digit;
+  }
+  return (bytes < 0 ? "-" : "") + grouped + " B";
+}
+
+static std::string formatMicroseconds(double seconds) { return llvm::formatv("{0:F3} us", seconds * 1e6).str(); }
+
+/// How a kept value relates to what it was made from.
+static std::string getForm(const PlanGraph &graph, const PlanNode &node) {
+  if (isa<CastOp>(node.op))
+    return "fp8";
+  if (isa<AmaxOp>(node.op) || (isa<ReduceOp>(node.op) && cast<ReduceOp>(node.op).getKind() == ReduceKind::Max))
+    return "max-only";
+  if (isa<TransposeOp>(node.op) && getEncoding(node.op->getResult(0).getType()))
+    return "fp8-transposed";
+  return "as-is";
+}
+
+static std::string getOverride(const PlanNode &node, unsigned result) {
+  Attribute attribute = node.op->getAttr(kPolicyAttr);
+  if (auto array = dyn_cast_or_null<ArrayAttr>(attribute))
+    attribute = result < array.size() ? array[result] : Attribute();
+  auto text = dyn_cast_or_null<StringAttr>(attribute);
+  return text ? text.getValue().str() : std::string();
+}
+
+void mlir::fp8::explain(const PlanGraph &graph, Policy policy, const Selection &chosen, Fusion fusion,
+                        PlanSearch &search, Decisions &decisions) {
+  ValueNames names(graph.func);
+  Program program = materialize(graph, chosen);
+  const PlanOption &plan = search.evaluate(chosen);
+  for (int value : program.residuals) {
+    const PlanValue &entry = graph.values[value];
+    const PlanNode &node = graph.nodes[entry.node];
+    SavedDecision saved;
+    saved.value = names.getName(entry.value);
+    saved.op = node.op->getName().getStringRef().str();
+    saved.loc = getLocationString(entry.value.getLoc());
+    saved.form = getForm(graph, node);
+    saved.escapes = entry.escapes;
+    unsigned number = cast<OpResult>(entry.value).getResultNumber();
+    if (entry.escapes) {
+      saved.why = "a result of the function, which stays to the end in any plan";
+    } else if (node.recompute == Recompute::Never) {
+      saved.why = llvm::formatv("'{0}' may not run twice, so its {1} are kept", saved.op, formatBytes(entry.bytes));
+    } else if (getOverride(node, number) == "save") {
+      saved.why = llvm::formatv("'fp8.policy' on it says save: {0}", formatBytes(entry.bytes));
+    } else if (policy == Policy::SaveAll) {
+      saved.why = llvm::formatv("backward reads it, and save-all keeps all that backward reads: {0}",
+                                formatBytes(entry.bytes));
+    } else if (policy == Policy::RecomputeAll) {
+      saved.why = llvm::formatv("marked 'fp8.checkpoint': {0}", formatBytes(entry.bytes));
+    } else if (policy == Policy::OpList) {
+      saved.why = llvm::formatv("'{0}' is in the list of op-list and backward reads its result: {1}", saved.op,
+                                formatBytes(entry.bytes));
+    } else {
+      Selection other = chosen;
+      other[value] = false;
+      const PlanOption &flipped = search.evaluate(other);
+      double seconds = flipped.seconds - plan.seconds;
+      int64_t bytes = plan.peak - flipped.peak;
+      saved.why = llvm::formatv(
+          "{0} kept; computing it again instead would make the step {1} {2} and the peak {3} {4}{5}",
+          formatBytes(entry.bytes), formatMicroseconds(std::abs(seconds)), seconds >= 0 ? "longer" : "shorter",
+          formatBytes(std::abs(bytes)), bytes >= 0 ? "lower" : "higher",
+          policy == Policy::MinCut ? "; it is on the minimum cut" : "");
+    }
+    decisions.saved.push_back(std::move(saved));
+  }
+
+  // What runs again: priced by itself, though within a kernel that reads its inputs anyway it costs less.
+  llvm::MapVector<int, int64_t> times;
+  for (const Instance &instance : program.instances)
+    if (instance.clone)
+      ++times[instance.node];
+  for (auto [id, count] : times) {
+    const PlanNode &node = graph.nodes[id];
+    RecomputedDecision entry;
+    const PlanValue &value = graph.values[node.results.front()];
+    entry.value = names.getName(value.value);
+    entry.op = node.op->getName().getStringRef().str();
+    entry.times = count;
+    entry.seconds = node.seconds;
+    int64_t bytes = 0;
+    for (int result : node.results)
+      bytes += graph.values[result].bytes;
+    entry.why = llvm::formatv("recompute costs {0} by itself ({1} moved) and frees {2} between forward and backward",
+                              formatMicroseconds(node.seconds),
+                              formatBytes(node.cost.bytesRead + node.cost.bytesWritten + node.cost.bytesSent),
+                              formatBytes(bytes));
+    decisions.recomputed.push_back(std::move(entry));
+  }
+
+  // Time of the kernels that only recompute, and in mixed kernels of what they read for recomputation alone.
+  KernelGraph kernels = formKernels(program, fusion);
+  for (const KernelNode &kernel : kernels.kernels) {
+    bool any = false, all = true;
+    for (int member : kernel.members)
+      (program.instances[member].clone ? any : all) = program.instances[member].clone;
+    if (any && all) {
+      decisions.recomputeSeconds += kernel.seconds;
+    } else if (any) {
+      int64_t extra = 0;
+      for (int root : kernel.reads) {
+        bool forClonesOnly = true;
+        for (int member : kernel.members)
+          if (!program.instances[member].clone)
+            for (int operand : program.instances[member].operands)
+              forClonesOnly &= program.values[operand].root != root;
+        extra += forClonesOnly ? program.graphValue(root).bytes : 0;
+      }
+      decisions.recomputeSeconds += extra / graph.target->copyBytesPerSecond;
+    }
+  }
+}
+
+std::pair<int64_t, StringRef> mlir::fp8::getPeakLowerBound(const PlanGraph &graph) {
+  int64_t results = 0, widest = 0;
+  for (const PlanValue &value : graph.values)
+    if (value.escapes && !value.resident)
+      results += value.bytes;
+  for (const PlanNode &node : graph.nodes) {
+    if (node.kind == NodeClass::Loop || node.kind == NodeClass::View || node.kind == NodeClass::Constant)
+      continue;
+    int64_t bytes = node.workspace;
+    SmallVector<int> roots;
+    for (int operand : node.operands)
+      if (int root = graph.values[operand].root; !graph.values[root].resident && !llvm::is_contained(roots, root))
+        roots.push_back(root);
+    for (int root : roots)
+      bytes += graph.values[root].bytes;
+    for (int result : node.results)
+      bytes += graph.values[result].root == result ? graph.values[result].bytes : 0;
+    widest = std::max(widest, bytes);
+  }
+  return widest > results ? std::pair(widest, StringRef("operands and results of one op"))
+                          : std::pair(results, StringRef("results of the step"));
+}

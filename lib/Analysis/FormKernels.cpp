@@ -1,0 +1,383 @@
+//===- FormKernels.cpp - greedy kernel formation ----------------*- C++ -*-===//
+//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Each loop op joins the kernel of a producer where one pass over memory can
+// do both:
+//
+//  * they iterate over the same space, or one of them over a part of it that
+//    is broadcast (a row, a column, a block of scales);
+//  * what it reads inside the kernel is available there: an elementwise value,
+//    or a reduction within the rows the kernel holds; a reduction over rows is
+//    known only after the loop, so only ops on the reduced shape may follow it;
+//  * the kernel does not depend on itself through another one.
+//
+//===----------------------------------------------------------------------===//
+
+#include "fp8/Analysis/KernelGraph.h"
+
+#include "llvm/Support/MathExtras.h"
+#include <numeric>
+
+using namespace mlir;
+using namespace mlir::fp8;
+
+namespace {
+
+/// A kernel being formed.
+struct Group {
+  SmallVector<int, 8> members;
+  NodeClass kind = NodeClass::Loop;
+  bool backward = false;
+  bool reduces = false; ///< holds a reduction, so its space is final
+  SmallVector<int64_t, 4> space;
+  int first = 0, last = 0; ///< positions of its first and last member
+};
+
+class Former {
+public:
+  Former(const Program &program, Fusion fusion)
+      : program(program), fusion(fusion), groupOf(program.instances.size(), -1),
+        locality(program.values.size(), Locality::Elementwise), stamp(program.instances.size(), 0) {}
+
+  KernelGraph run();
+
+private:
+  bool isExecuted(const Instance &instance) const {
+    NodeClass kind = program.node(instance).kind;
+    return kind != NodeClass::View && kind != NodeClass::Constant;
+  }
+  int producerGroup(int value) const {
+    int instance = program.values[program.values[value].root].instance;
+    return instance < 0 ? -1 : groupOf[instance];
+  }
+  /// Where the result of `id` would be available in group `group`; nothing where it may not join.
+  std::optional<Locality> localityIn(int id, int group);
+  bool fitsSpace(ArrayRef<int64_t> part, ArrayRef<int64_t> space) const;
+  /// True where a kernel outside lies on a path from group `from` to group `to`.
+  bool hasPathThroughOthers(int from, int to);
+  bool reaches(int group, int target, int self);
+  void join(int id, int group, Locality where);
+  bool tryJoin(int id);
+  bool tryMerge(int id, int other);
+  KernelGraph build();
+
+  const Program &program;
+  Fusion fusion;
+  std::vector<Group> groups;
+  std::vector<int> groupOf;
+  std::vector<Locality> locality;
+  std::vector<int> stamp;
+  int currentStamp = 0;
+};
+
+bool Former::fitsSpace(ArrayRef<int64_t> part, ArrayRef<int64_t> space) const {
+  if (part.size() != space.size())
+    return false;
+  for (auto [dim, whole] : llvm::zip(part, space))
+    if (dim != whole && dim != 1 && dim != static_cast<int64_t>(llvm::divideCeil(whole, 128)))
+      return false;
+  return true;
+}
+
+bool Former::reaches(int group, int target, int self) {
+  if (group == target)
+    return true;
+  if (group == self || groups[group].last < groups[target].first || stamp[group] == currentStamp)
+    return false;
+  stamp[group] = currentStamp;
+  for (int member : groups[group].members)
+    for (int operand : program.instances[member].operands)
+      if (int producer = producerGroup(operand); producer >= 0 && producer != group)
+        if (reaches(producer, target, self))
+          return true;
+  return false;
+}
+
+bool Former::hasPathThroughOthers(int from, int to) {
+  ++currentStamp;
+  for (int member : groups[to].members)
+    for (int operand : program.instances[member].operands)
+      if (int producer = producerGroup(operand); producer >= 0 && producer != to && producer != from)
+        if (reaches(producer, from, to))
+          return true;
+  return false;
+}
+
+std::optional<Locality> Former::localityIn(int id, int group) {
+  const Instance &instance = program.instances[id];
+  const PlanNode &node = program.node(instance);
+  const Group &target = groups[group];
+  if (target.kind != NodeClass::Loop || target.backward != instance.backward || isa<PadOp>(node.op))
+    return std::nullopt;
+  bool sameSpace = ArrayRef<int64_t>(node.space) == ArrayRef<int64_t>(target.space);
+  bool grows = !sameSpace && !target.reduces && fitsSpace(target.space, node.space);
+  if (!sameSpace && !grows && !fitsSpace(node.space, target.space))
+    return std::nullopt;
+  bool anyAtEnd = false, anyInLoop = false;
+  for (int operand : instance.operands) {
+    int root = program.values[operand].root;
+    if (program.values[root].instance < 0 || groupOf[program.values[root].instance] != group)
+      continue;
+    if (operand != root || locality[root] == Locality::Moved)
+      return std::nullopt; // A view of a value that is never stored, or a value stored in another order.
+    (locality[root] == Locality::AtEnd ? anyAtEnd : anyInLoop) = true;
+  }
+  if (anyAtEnd)
+    // After the loop: only ops on the reduced shape, reading nothing of the loop.
+    return !anyInLoop && !sameSpace && !grows && node.locality == Locality::Elementwise
+               ? std::optional(Locality::AtEnd)
+               : std::nullopt;
+  // A reduction of a part of the space would have to run at another pace than the loop.
+  if (node.locality != Locality::Elementwise && !sameSpace && !grows)
+    return std::nullopt;
+  return node.locality == Locality::Elementwise ? Locality::Elementwise : node.locality;
+}
+
+void Former::join(int id, int group, Locality where) {
+  Group &target = groups[group];
+  const PlanNode &node = program.node(program.instances[id]);
+  groupOf[id] = group;
+  target.members.push_back(id);
+  target.last = std::max(target.last, id);
+  if (!fitsSpace(node.space, target.space))
+    target.space = node.space;
+  target.reduces |= node.locality != Locality::Elementwise;
+  for (int result : program.instances[id].results)
+    locality[result] = where;
+}
+
+bool Former::tryMerge(int id, int other) {
+  int group = groupOf[id];
+  Group &into = groups[group], &from = groups[other];
+  if (other == group || from.kind != NodeClass::Loop || from.backward != into.backward)
+    return false;
+  if (ArrayRef<int64_t>(from.space) != ArrayRef<int64_t>(into.space) &&
+      (from.reduces || !fitsSpace(from.space, into.space)))
+    return false;
+  // What `id` reads of the other kernel must be available in the loop, as it is.
+  for (int operand : program.instances[id].operands)
+    if (producerGroup(operand) == other &&
+        (operand != program.values[operand].root || locality[operand] == Locality::AtEnd ||
+         locality[operand] == Locality::Moved))
+      return false;
+  // Members may read each other's kernel only through values available in the loop.
+  auto readsStored = [&](const Group &reader, int producer) {
+    for (int member : reader.members)
+      for (int operand : program.instances[member].operands)
+        if (producerGroup(operand) == producer &&
+            (operand != program.values[operand].root || locality[operand] == Locality::AtEnd ||
+             locality[operand] == Locality::Moved))
+          return true;
+    return false;
+  };
+  if (readsStored(into, other) || readsStored(from, group))
+    return false;
+  if (hasPathThroughOthers(other, group) || hasPathThroughOthers(group, other))
+    return false;
+  for (int member : from.members)
+    groupOf[member] = group;
+  into.members.append(from.members);
+  llvm::sort(into.members);
+  into.first = std::min(into.first, from.first);
+  into.last = std::max(into.last, from.last);
+  into.reduces |= from.reduces;
+  from.members.clear();
+  return true;
+}
+
+bool Former::tryJoin(int id) {
+  const Instance &instance = program.instances[id];
+  SmallVector<int, 4> candidates;
+  for (int operand : instance.operands)
+    if (int group = producerGroup(operand); group >= 0 && !llvm::is_contained(candidates, group))
+      candidates.push_back(group);
+  // The kernel that made the largest operand saves the most traffic.
+  auto bytesFrom = [&](int group) {
+    int64_t bytes = 0;
+    for (int operand : instance.operands)
+      if (producerGroup(operand) == group)
+        bytes = std::max(bytes, program.graphValue(operand).bytes);
+    return bytes;
+  };
+  llvm::stable_sort(candidates, [&](int a, int b) { return bytesFrom(a) > bytesFrom(b); });
+  bool joined = false;
+  for (int group : candidates) {
+    if (joined) {
+      if (!groups[group].members.empty())
+        tryMerge(id, group);
+      continue;
+    }
+    std::optional<Locality> where = localityIn(id, group);
+    if (!where)
+      continue;
+    // The other operands must not come from a kernel that itself waits for this one.
+    ++currentStamp;
+    bool cyclic = false;
+    for (int operand : instance.operands)
+      if (int producer = producerGroup(operand); producer >= 0 && producer != group)
+        cyclic |= reaches(producer, group, -1);
+    if (cyclic)
+      continue;
+    join(id, group, *where);
+    joined = true;
+  }
+  return joined;
+}
+
+KernelGraph Former::run() {
+  for (auto [index, instance] : llvm::enumerate(program.instances)) {
+    if (!isExecuted(instance))
+      continue;
+    int id = index;
+    const PlanNode &node = program.node(instance);
+    if (fusion == Fusion::Default && node.kind == NodeClass::Loop && tryJoin(id))
+      continue;
+    Group group;
+    group.kind = node.kind;
+    group.backward = instance.backward;
+    group.members.push_back(id);
+    group.space = node.space;
+    group.first = group.last = id;
+    group.reduces = node.locality != Locality::Elementwise;
+    groupOf[id] = groups.size();
+    for (int result : instance.results)
+      locality[result] = node.locality;
+    groups.push_back(std::move(group));
+  }
+  return build();
+}
+
+KernelGraph Former::build() {
+  std::vector<bool> kept(program.graph->values.size(), false);
+  for (int value : program.residuals)
+    kept[value] = true;
+  // Who reads what.
+  std::vector<bool> readOutside(program.values.size(), false);
+  std::vector<SmallVector<int, 4>> preds(groups.size());
+  int lastOrdered[2] = {-1, -1}; // Collectives and state updates keep their order.
+  for (auto [index, instance] : llvm::enumerate(program.instances)) {
+    int group = groupOf[index];
+    if (group < 0)
+      continue;
+    for (int operand : instance.operands) {
+      int root = program.values[operand].root;
+      int producer = producerGroup(operand);
+      if (producer == group || producer < 0)
+        continue;
+      readOutside[root] = true;
+      if (!llvm::is_contained(preds[group], producer))
+        preds[group].push_back(producer);
+    }
+    NodeClass kind = program.node(instance).kind;
+    if (kind == NodeClass::Collective || kind == NodeClass::State) {
+      int &last = lastOrdered[kind == NodeClass::State];
+      if (last >= 0 && last != group && !llvm::is_contained(preds[group], last))
+        preds[group].push_back(last);
+      last = group;
+    }
+  }
+  const PlanGraph &graph = *program.graph;
+  // Order by dependence, ties by the position of the last member.
+  SmallVector<int> ready, remaining(groups.size(), 0), order;
+  std::vector<SmallVector<int, 4>> successors(groups.size());
+  auto later = [&](int a, int b) { return groups[a].last > groups[b].last; };
+  for (auto [index, group] : llvm::enumerate(groups)) {
+    if (group.members.empty())
+      continue;
+    remaining[index] = preds[index].size();
+    for (int pred : preds[index])
+      successors[pred].push_back(index);
+    if (preds[index].empty())
+      ready.push_back(index);
+  }
+  std::make_heap(ready.begin(), ready.end(), later);
+  auto popReady = [&] {
+    std::pop_heap(ready.begin(), ready.end(), later);
+    return ready.pop_back_val();
+  };
+  while (!ready.empty()) {
+    int group = popReady();
+    order.push_back(group);
+    for (int successor : successors[group])
+      if (--remaining[successor] == 0) {
+        ready.push_back(successor);
+        std::push_heap(ready.begin(), ready.end(), later);
+      }
+  }
+  std::stable_partition(order.begin(), order.end(), [&](int group) { return !groups[group].backward; });
+
+  KernelGraph result;
+  result.program = &program;
+  SmallVector<int> position(groups.size(), -1);
+  for (auto [index, group] : llvm::enumerate(order))
+    position[group] = index;
+  for (int id : order) {
+    const Group &group = groups[id];
+    KernelNode &kernel = result.kernels.emplace_back();
+    kernel.members = group.members;
+    kernel.kind = group.kind;
+    kernel.backward = group.backward;
+    result.firstBackward += !group.backward;
+    for (int pred : preds[id])
+      kernel.preds.push_back(position[pred]);
+    llvm::sort(kernel.preds);
+    OpCost cost;
+    SmallVector<int64_t, 4> readBytes;
+    for (int member : group.members) {
+      const Instance &instance = program.instances[member];
+      const PlanNode &node = program.node(instance);
+      kernel.workspace = std::max(kernel.workspace, node.workspace);
+      cost.flopsF32 += node.cost.flopsF32;
+      for (int operand : instance.operands) {
+        int root = program.values[operand].root;
+        int producer = program.values[root].instance;
+        bool constant = producer >= 0 && program.node(program.instances[producer]).kind == NodeClass::Constant;
+        if (constant || (producer >= 0 && groupOf[producer] == id))
+          continue;
+        // A root is read once, however many of its views are.
+        int64_t bytes = program.graphValue(operand).bytes;
+        auto known = llvm::find(kernel.reads, root);
+        if (known == kernel.reads.end()) {
+          kernel.reads.push_back(root);
+          readBytes.push_back(bytes);
+        } else {
+          int64_t &most = readBytes[known - kernel.reads.begin()];
+          most = std::max(most, bytes);
+        }
+      }
+      for (int value : instance.results) {
+        const PlanValue &entry = program.graphValue(value);
+        if (program.values[value].root != value)
+          continue; // The result of a wait: storage of its start.
+        bool isKept = !instance.backward && kept[program.values[value].value];
+        // A kernel that is formed already keeps its results, read or not; so does an op of another kind than a loop.
+        if (!readOutside[value] && !entry.escapes && !isKept && group.kind == NodeClass::Loop)
+          continue;
+        kernel.outputs.push_back(value);
+        cost.bytesWritten += entry.bytes;
+      }
+      // While a collective runs, its source stays.
+      if (auto wait = dyn_cast<WaitOp>(node.op)) {
+        const Instance &start = program.instances[program.values[instance.operands[1]].instance];
+        kernel.holds.push_back(program.values[start.operands[0]].root);
+      }
+    }
+    cost.bytesRead = std::accumulate(readBytes.begin(), readBytes.end(), int64_t(0));
+    bool fused = group.kind == NodeClass::Loop;
+    kernel.seconds = fused ? estimateSeconds(*graph.target, cost)
+                           : program.node(program.instances[group.members.front()]).seconds;
+  }
+  return result;
+}
+
+} // namespace
+
+KernelGraph mlir::fp8::formKernels(const Program &program, Fusion fusion) { return Former(program, fusion).run(); }
+
+double KernelGraph::getSeconds() const {
+  double seconds = 0;
+  for (const KernelNode &kernel : kernels)
+    seconds += kernel.seconds;
+  return seconds;
+}

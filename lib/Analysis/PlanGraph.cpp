@@ -1,0 +1,331 @@
+//===- PlanGraph.cpp - a program as the planner sees it ---------*- C++ -*-===//
+//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Reads a function into a PlanGraph: classes, alias roots, iteration spaces,
+// costs.
+//
+//===----------------------------------------------------------------------===//
+
+#include "fp8/Analysis/PlanGraph.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+using namespace mlir::fp8;
+
+//===----------------------------------------------------------------------===//
+// Names and locations
+//===----------------------------------------------------------------------===//
+
+StringRef mlir::fp8::getLocationName(Location loc) {
+  if (auto name = dyn_cast<NameLoc>(loc))
+    return name.getName().getValue();
+  if (auto callSite = dyn_cast<CallSiteLoc>(loc))
+    return getLocationName(callSite.getCallee());
+  if (auto fused = dyn_cast<FusedLoc>(loc))
+    for (Location part : fused.getLocations())
+      if (StringRef name = getLocationName(part); !name.empty())
+        return name;
+  return {};
+}
+
+std::string mlir::fp8::getLocationString(Location loc) {
+  if (auto file = dyn_cast<FileLineColLoc>(loc))
+    return llvm::formatv("{0}:{1}:{2}", file.getFilename().getValue(), file.getLine(), file.getColumn());
+  if (auto name = dyn_cast<NameLoc>(loc))
+    return getLocationString(name.getChildLoc());
+  if (auto callSite = dyn_cast<CallSiteLoc>(loc))
+    return getLocationString(callSite.getCallee());
+  if (auto fused = dyn_cast<FusedLoc>(loc))
+    for (Location part : fused.getLocations())
+      if (std::string text = getLocationString(part); !text.empty())
+        return text;
+  return {};
+}
+
+ValueNames::ValueNames(func::FuncOp func) {
+  llvm::StringMap<unsigned> counts;
+  func.walk<WalkOrder::PreOrder>([&](Operation *op) { ordinals[op] = counts[op->getName().getStringRef()]++; });
+}
+
+std::string ValueNames::getName(Value value) const {
+  if (auto result = dyn_cast<OpResult>(value))
+    if (auto kernel = dyn_cast<KernelOp>(result.getOwner()))
+      return getName(kernel.getBody().front().getTerminator()->getOperand(result.getResultNumber()));
+  if (StringRef name = getLocationName(value.getLoc()); !name.empty())
+    return name.str();
+  if (auto argument = dyn_cast<BlockArgument>(value))
+    return llvm::formatv("{0}#{1}", isa<func::FuncOp>(argument.getOwner()->getParentOp()) ? "arg" : "residual",
+                         argument.getArgNumber());
+  auto result = cast<OpResult>(value);
+  return llvm::formatv("{0}#{1}.{2}", result.getOwner()->getName().getStringRef(),
+                       ordinals.lookup(result.getOwner()), result.getResultNumber());
+}
+
+//===----------------------------------------------------------------------===//
+// Node properties
+//===----------------------------------------------------------------------===//
+
+/// The class of an op, or nothing for an op that no plan can hold.
+static std::optional<NodeClass> classify(Operation *op) {
+  if (op->hasTrait<OpTrait::ConstantLike>())
+    return NodeClass::Constant;
+  if (isa<WaitOp>(op))
+    return NodeClass::Collective;
+  if (isView(op))
+    return NodeClass::View;
+  if (isa<MatmulOp>(op))
+    return NodeClass::Matmul;
+  if (isa<AllGatherOp, AllGatherStartOp>(op))
+    return NodeClass::Collective;
+  if (isa<OpaqueOp>(op))
+    return NodeClass::Opaque;
+  if (isa<PushAmaxOp, UpdateScaleOp>(op))
+    return NodeClass::State;
+  if (isa<KernelOp>(op))
+    return NodeClass::Kernel;
+  if (isa<AmaxOp, ScaleOp, CastOp, DequantizeOp, ReduceOp, BroadcastOp, TransposeOp, PadOp>(op) ||
+      OpTrait::hasElementwiseMappableTraits(op))
+    return NodeClass::Loop;
+  return std::nullopt;
+}
+
+/// True where groups of these extents lie within the rows a kernel holds at a time: 1 in every leading dimension, at
+/// most `rowTile` in the last but one, anything in the last.
+static bool isRowLocal(ArrayRef<int64_t> shape, ArrayRef<int64_t> group, int64_t rowTile) {
+  int64_t rank = shape.size();
+  for (auto [index, extent] : llvm::enumerate(group)) {
+    int64_t covered = extent == 0 ? shape[index] : std::min(extent, shape[index]);
+    int64_t limit = static_cast<int64_t>(index) == rank - 1   ? shape[index]
+                    : static_cast<int64_t>(index) == rank - 2 ? (extent == 0 ? 1 : rowTile)
+                                                              : 1;
+    if (covered > limit)
+      return false;
+  }
+  return true;
+}
+
+static void setLoopProperties(PlanNode &node, int64_t rowTile) {
+  Operation *op = node.op;
+  auto shapeOf = [](Value value) { return cast<ShapedType>(value.getType()).getShape(); };
+  ArrayRef<int64_t> space = shapeOf(op->getResult(0));
+  if (isa<AmaxOp, ReduceOp, TransposeOp>(op))
+    space = shapeOf(op->getOperand(0));
+  node.space.assign(space.begin(), space.end());
+  if (auto amax = dyn_cast<AmaxOp>(op)) {
+    node.locality = isRowLocal(space, amax.getGroup(), rowTile) ? Locality::RowLocal : Locality::AtEnd;
+  } else if (auto reduce = dyn_cast<ReduceOp>(op)) {
+    SmallVector<int64_t> group(space.size(), 1);
+    for (int64_t axis : reduce.getAxes())
+      group[axis] = 0;
+    node.locality = isRowLocal(space, group, rowTile) ? Locality::RowLocal : Locality::AtEnd;
+  } else if (isa<TransposeOp>(op)) {
+    node.locality = Locality::Moved;
+  }
+}
+
+static OpCost getCostOf(Operation *op);
+
+/// The bytes that a kernel reads of one operand: of its largest view where it reads only views.
+static int64_t getBytesRead(Value argument) {
+  int64_t bytes = 0;
+  for (Operation *user : argument.getUsers())
+    bytes = std::max(bytes, isView(user) ? getBytesRead(user->getResult(0)) : getByteSize(argument.getType()));
+  return bytes;
+}
+
+/// The cost of a kernel that is formed already: each operand read once, each result written once, all flops.
+static OpCost getKernelCost(KernelOp kernel) {
+  Block &body = kernel.getBody().front();
+  OpCost cost;
+  for (Operation &op : body.without_terminator()) {
+    if (op.hasTrait<OpTrait::ConstantLike>() || isView(&op))
+      continue;
+    OpCost inner = getCostOf(&op);
+    if (kernel.getKind() != KernelKind::Loop)
+      return inner; // One op.
+    cost.flopsF32 += inner.flopsF32;
+  }
+  for (BlockArgument argument : body.getArguments())
+    cost.bytesRead += getBytesRead(argument);
+  for (Value result : kernel.getResults())
+    cost.bytesWritten += getByteSize(result.getType());
+  return cost;
+}
+
+/// Without a cost model an op is priced by the bytes of its operands and results.
+static OpCost getCostOf(Operation *op) {
+  if (auto kernel = dyn_cast<KernelOp>(op))
+    return getKernelCost(kernel);
+  if (auto model = dyn_cast<CostOpInterface>(op))
+    return model.getCost();
+  OpCost cost;
+  for (Value operand : op->getOperands())
+    cost.bytesRead += getByteSize(operand.getType());
+  for (Value result : op->getResults())
+    cost.bytesWritten += getByteSize(result.getType());
+  if (!isMemoryEffectFree(op))
+    cost.recompute = Recompute::Never;
+  return cost;
+}
+
+//===----------------------------------------------------------------------===//
+// Building
+//===----------------------------------------------------------------------===//
+
+namespace {
+
+class GraphBuilder {
+public:
+  explicit GraphBuilder(PlanGraph &graph) : graph(graph) {}
+
+  LogicalResult run();
+
+private:
+  int addValue(Value value, int node, int root);
+  LogicalResult addNode(Operation &op, bool backward);
+  LogicalResult addBlock(Block &block, bool backward);
+  void markEscapes(ValueRange values, unsigned firstResult);
+
+  PlanGraph &graph;
+  DenseMap<Value, int> index;
+};
+
+int GraphBuilder::addValue(Value value, int node, int root) {
+  int id = graph.values.size();
+  PlanValue &entry = graph.values.emplace_back();
+  entry.value = value;
+  entry.node = node;
+  entry.root = root < 0 ? id : root;
+  entry.bytes = getByteSize(value.getType());
+  index[value] = id;
+  return id;
+}
+
+LogicalResult GraphBuilder::addNode(Operation &op, bool backward) {
+  if (isa<FreeOp, YieldOp, func::ReturnOp>(op))
+    return success();
+  std::optional<NodeClass> kind = classify(&op);
+  if (!kind)
+    return op.emitOpError("cannot be planned: expected an fp8, arith or math op on tensors; an operation known only by "
+                          "its shapes can be declared as 'fp8.opaque'");
+  for (Value result : op.getResults())
+    if (auto type = dyn_cast<ShapedType>(result.getType()); type && !type.hasStaticShape())
+      return op.emitOpError("cannot be planned: expected static shapes, but got ") << type;
+    else if (!type && !isa<TokenType>(result.getType()) && *kind != NodeClass::Constant)
+      return op.emitOpError("cannot be planned: expected tensors, but got ") << result.getType();
+  int id = graph.nodes.size();
+  PlanNode &node = graph.nodes.emplace_back();
+  node.op = &op;
+  node.kind = *kind;
+  node.backward = backward;
+  for (Value operand : op.getOperands())
+    node.operands.push_back(index.lookup(operand));
+  bool aliases = isView(&op);
+  for (Value result : op.getResults())
+    node.results.push_back(addValue(result, id, aliases ? graph.values[node.operands[0]].root : -1));
+  if (node.kind == NodeClass::Constant)
+    return success();
+  node.cost = getCostOf(&op);
+  node.recompute = node.kind == NodeClass::View ? Recompute::Free : node.cost.recompute;
+  if (node.kind != NodeClass::View)
+    node.seconds = estimateSeconds(*graph.target, node.cost);
+  if (node.kind == NodeClass::Matmul)
+    node.workspace = graph.target->matmulWorkspaceBytes;
+  else if (auto opaque = dyn_cast<OpaqueOp>(op))
+    node.workspace = opaque.getScratchBytes();
+  else if (auto kernel = dyn_cast<KernelOp>(op))
+    node.workspace = kernel.getWorkspace();
+  else if (node.kind == NodeClass::Loop)
+    setLoopProperties(node, graph.target->kernelRowTile);
+  return success();
+}
+
+LogicalResult GraphBuilder::addBlock(Block &block, bool backward) {
+  for (Operation &op : block)
+    if (failed(addNode(op, backward)))
+      return failure();
+  return success();
+}
+
+void GraphBuilder::markEscapes(ValueRange values, unsigned firstResult) {
+  for (auto [offset, value] : llvm::enumerate(values)) {
+    auto it = index.find(value);
+    if (it == index.end())
+      continue;
+    PlanValue &root = graph.values[graph.values[it->second].root];
+    root.escapes = true;
+    // A constant that leaves the function needs storage, so a kernel must write it.
+    if (root.node >= 0 && graph.nodes[root.node].kind == NodeClass::Constant) {
+      graph.nodes[root.node].kind = NodeClass::Loop;
+      setLoopProperties(graph.nodes[root.node], graph.target->kernelRowTile);
+    }
+    auto placement = graph.func.getNumResults() > firstResult + offset
+                         ? graph.func.getResultAttrOfType<StringAttr>(firstResult + offset, kPlacementAttr)
+                         : StringAttr();
+    if (placement && placement.getValue() == "caller")
+      root.callerPlaced = true;
+  }
+}
+
+LogicalResult GraphBuilder::run() {
+  Block &entry = graph.func.getBody().front();
+  if (!llvm::hasSingleElement(graph.func.getBody()))
+    return graph.func.emitOpError("cannot be planned: expected one block, but got ")
+           << llvm::range_size(graph.func.getBody());
+  for (BlockArgument argument : entry.getArguments())
+    graph.values[addValue(argument, -1, -1)].resident = true;
+
+  SmallVector<StepOp> steps(entry.getOps<StepOp>());
+  if (steps.empty()) {
+    if (failed(addBlock(entry, /*backward=*/false)))
+      return failure();
+    graph.firstBackward = graph.nodes.size();
+    markEscapes(entry.getTerminator()->getOperands(), 0);
+    return success();
+  }
+  graph.step = steps.front();
+  for (Operation &op : entry) {
+    if (&op == graph.step || isa<func::ReturnOp>(op))
+      continue;
+    if (!op.hasTrait<OpTrait::ConstantLike>())
+      return op.emitOpError("stands beside an 'fp8.step': expected only constants there; move it into the forward or "
+                            "the backward region");
+    if (failed(addNode(op, /*backward=*/false)))
+      return failure();
+  }
+  if (failed(addBlock(graph.step.getForward().front(), /*backward=*/false)))
+    return failure();
+  graph.firstBackward = graph.nodes.size();
+  YieldOp yield = graph.step.getForwardYield();
+  for (auto [argument, residual] : llvm::zip(graph.step.getBackward().getArguments(), yield.getResiduals()))
+    index[argument] = index.lookup(residual);
+  if (failed(addBlock(graph.step.getBackward().front(), /*backward=*/true)))
+    return failure();
+  for (Value value : graph.step.getBackwardYield().getValues())
+    graph.backwardResults.push_back(index.lookup(value));
+  markEscapes(yield.getValues(), 0);
+  markEscapes(graph.step.getBackwardYield().getValues(), yield.getValues().size());
+  return success();
+}
+
+} // namespace
+
+FailureOr<PlanGraph> PlanGraph::build(func::FuncOp func, const Target &target) {
+  PlanGraph graph;
+  graph.func = func;
+  graph.target = &target;
+  if (failed(GraphBuilder(graph).run()))
+    return failure();
+  return graph;
+}
+
+int64_t PlanGraph::getResidentBytes() const {
+  int64_t bytes = 0;
+  for (const PlanValue &value : values)
+    if (value.resident)
+      bytes += value.bytes;
+  return bytes;
+}

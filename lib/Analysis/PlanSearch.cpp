@@ -1,0 +1,224 @@
+//===- PlanSearch.cpp - the search behind the policy auto -------*- C++ -*-===//
+//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Coordinate search over what is kept. Choices at the same place of equal
+// layers move together first, then one by one, so that a stack of layers costs
+// little more than one. Every evaluation forms, orders and simulates the
+// kernels, so a plan's peak is the peak the passes will make.
+//
+//===----------------------------------------------------------------------===//
+
+#include "fp8/Analysis/Policies.h"
+
+#include <cmath>
+
+using namespace mlir;
+using namespace mlir::fp8;
+
+/// Upper limit of evaluations: the search ends there whatever is left to try.
+static constexpr int kMaxEvaluations = 600;
+
+//===----------------------------------------------------------------------===//
+// Equal choices of equal layers
+//===----------------------------------------------------------------------===//
+
+/// The choices that backward reaches when nothing is kept.
+static SmallVector<int> collectChoices(const PlanGraph &graph) {
+  std::vector<bool> seen(graph.values.size(), false);
+  SmallVector<int> stack;
+  auto visit = [&](int value) {
+    int root = graph.values[value].root;
+    if (seen[root])
+      return;
+    seen[root] = true;
+    stack.push_back(root);
+  };
+  for (const PlanNode &node : graph.nodes)
+    if (node.backward)
+      for (int operand : node.operands)
+        if (int producer = graph.rootOf(operand).node; producer >= 0 && !graph.nodes[producer].backward)
+          visit(operand);
+  SmallVector<int> choices;
+  while (!stack.empty()) {
+    int value = stack.pop_back_val();
+    const PlanValue &entry = graph.values[value];
+    if (isChoice(graph, value))
+      choices.push_back(value);
+    if (entry.node >= 0)
+      for (int operand : graph.nodes[entry.node].operands)
+        visit(operand);
+  }
+  llvm::sort(choices);
+  return choices;
+}
+
+/// What a value is, `depth` producers deep: op, attributes and types, no names and no position.
+static void printSignature(const PlanGraph &graph, int value, int depth, raw_ostream &os) {
+  const PlanValue &entry = graph.values[value];
+  os << '(';
+  if (entry.node < 0) {
+    os << "arg " << entry.value.getType();
+  } else {
+    const PlanNode &node = graph.nodes[entry.node];
+    os << node.op->getName() << ' ' << entry.value.getType() << ' '
+       << cast<OpResult>(entry.value).getResultNumber();
+    for (NamedAttribute attribute : node.op->getAttrs())
+      if (attribute.getName().getValue() != kCheckpointAttr)
+        os << ' ' << attribute.getName().getValue() << '=' << attribute.getValue();
+    if (node.op->getPropertiesStorage())
+      os << ' ' << node.op->getPropertiesAsAttribute();
+    if (depth > 0)
+      for (int operand : node.operands)
+        printSignature(graph, operand, depth - 1, os);
+  }
+  os << ')';
+}
+
+std::vector<SmallVector<int>> mlir::fp8::groupChoices(const PlanGraph &graph) {
+  constexpr int kDepth = 3;
+  llvm::MapVector<std::string, SmallVector<int>, std::map<std::string, unsigned>> groups;
+  // The first reader tells apart what its producers do not.
+  std::vector<int> firstReader(graph.values.size(), -1);
+  for (auto [index, node] : llvm::enumerate(graph.nodes))
+    for (int operand : node.operands)
+      if (int &reader = firstReader[graph.values[operand].root]; reader < 0)
+        reader = index;
+  for (int choice : collectChoices(graph)) {
+    std::string key;
+    llvm::raw_string_ostream os(key);
+    printSignature(graph, choice, kDepth, os);
+    if (firstReader[choice] >= 0)
+      os << graph.nodes[firstReader[choice]].op->getName();
+    groups[key].push_back(choice);
+  }
+  std::vector<SmallVector<int>> result;
+  for (auto &[key, members] : groups)
+    result.push_back(std::move(members));
+  return result;
+}
+
+//===----------------------------------------------------------------------===//
+// Search
+//===----------------------------------------------------------------------===//
+
+const PlanOption &PlanSearch::evaluate(Selection selection) {
+  applyOverrides(graph, selection);
+  auto [it, inserted] = options.try_emplace(selection);
+  PlanOption &option = it->second;
+  if (!inserted)
+    return option;
+  Program program = materialize(graph, selection);
+  KernelGraph kernels = formKernels(program, fusion);
+  option.peak = simulate(kernels, schedule(kernels)).peak;
+  option.seconds = kernels.getSeconds();
+  option.selection = std::move(selection);
+  return option;
+}
+
+/// `selection` with `members` set to `keep`.
+static Selection withKept(Selection selection, ArrayRef<int> members, bool keep) {
+  for (int member : members)
+    selection[member] = keep;
+  return selection;
+}
+
+static bool isFaster(const PlanOption &a, const PlanOption &b) {
+  return std::tuple(a.seconds, a.peak) < std::tuple(b.seconds, b.peak);
+}
+static bool isSmaller(const PlanOption &a, const PlanOption &b) {
+  return std::tuple(a.peak, a.seconds) < std::tuple(b.peak, b.seconds);
+}
+
+void PlanSearch::descend(const Selection &start, bool minimisePeak) {
+  auto better = minimisePeak ? isSmaller : isFaster;
+  const PlanOption *current = &evaluate(start);
+  // Towards less time: any class may change, the first improvement is taken.
+  if (!minimisePeak) {
+    for (int round = 0; round < 3; ++round) {
+      bool improved = false;
+      for (const SmallVector<int> &members : classes) {
+        if (getNumEvaluations() >= kMaxEvaluations)
+          return;
+        bool keep = !current->selection[members.front()];
+        const PlanOption &next = evaluate(withKept(current->selection, members, keep));
+        if (better(next, *current)) {
+          current = &next;
+          improved = true;
+        }
+      }
+      if (!improved)
+        return;
+    }
+    return;
+  }
+  // Towards a lower peak: the class that gives the most bytes for its time goes first, then part by part.
+  while (true) {
+    const PlanOption *best = nullptr;
+    ArrayRef<int> bestMembers;
+    double bestRate = 0;
+    for (const SmallVector<int> &members : classes) {
+      if (getNumEvaluations() >= kMaxEvaluations)
+        return;
+      if (!current->selection[members.front()] && !current->selection[members.back()])
+        continue;
+      const PlanOption &next = evaluate(withKept(current->selection, members, false));
+      int64_t saved = current->peak - next.peak;
+      if (saved <= 0)
+        continue;
+      double rate = saved / std::max(next.seconds - current->seconds, 1e-12);
+      if (!best || rate > bestRate) {
+        best = &next;
+        bestMembers = members;
+        bestRate = rate;
+      }
+    }
+    if (!best)
+      break;
+    for (size_t part = 1; part < bestMembers.size() && getNumEvaluations() < kMaxEvaluations; ++part)
+      evaluate(withKept(current->selection, bestMembers.take_front(part), false));
+    current = best;
+  }
+  // One by one, from the smallest plan: what a whole class could not do.
+  for (const SmallVector<int> &members : classes)
+    for (int member : members) {
+      if (getNumEvaluations() >= kMaxEvaluations)
+        return;
+      const PlanOption &next = evaluate(withKept(current->selection, member, !current->selection[member]));
+      if (better(next, *current))
+        current = &next;
+    }
+}
+
+std::vector<const PlanOption *> PlanSearch::findFrontier() {
+  classes = groupChoices(graph);
+  Selection starts[] = {selectMinCut(graph), selectSaveAll(graph), selectRecomputeAll(graph),
+                        Selection(graph.values.size(), false)};
+  const PlanOption *fastest = nullptr, *smallest = nullptr;
+  auto rank = [&] {
+    for (auto &[selection, option] : options) {
+      if (!fastest || isFaster(option, *fastest))
+        fastest = &option;
+      if (!smallest || isSmaller(option, *smallest))
+        smallest = &option;
+    }
+  };
+  for (const Selection &start : starts)
+    evaluate(start);
+  rank();
+  descend(fastest->selection, /*minimisePeak=*/false);
+  rank();
+  descend(fastest->selection, /*minimisePeak=*/true);
+  rank();
+  descend(smallest->selection, /*minimisePeak=*/true);
+
+  std::vector<const PlanOption *> all;
+  for (auto &[selection, option] : options)
+    all.push_back(&option);
+  llvm::stable_sort(all, [](const PlanOption *a, const PlanOption *b) { return isSmaller(*a, *b); });
+  std::vector<const PlanOption *> frontier;
+  for (const PlanOption *option : all)
+    if (frontier.empty() || option->seconds < frontier.back()->seconds)
+      frontier.push_back(option);
+  return frontier;
+}

@@ -1,0 +1,126 @@
+//===- Program.cpp - a graph with a choice of what is kept ------*- C++ -*-===//
+//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Instances of the nodes under a selection, with clones just in time.
+//
+//===----------------------------------------------------------------------===//
+
+#include "fp8/Analysis/Program.h"
+
+using namespace mlir;
+using namespace mlir::fp8;
+
+bool mlir::fp8::isChoice(const PlanGraph &graph, int root) {
+  const PlanValue &value = graph.values[root];
+  if (value.root != root || value.resident || value.escapes || value.node < 0)
+    return false;
+  const PlanNode &node = graph.nodes[value.node];
+  return !node.backward && node.kind != NodeClass::Constant && node.recompute != Recompute::Never;
+}
+
+namespace {
+
+class Materializer {
+public:
+  Materializer(const PlanGraph &graph, const Selection &selection, Program &program)
+      : graph(graph), selection(selection), program(program), forward(graph.values.size(), -1),
+        backward(graph.values.size(), -1), kept(graph.values.size(), false) {}
+
+  void run();
+
+private:
+  int addValue(int value, int instance, int root) {
+    int id = program.values.size();
+    program.values.push_back({value, instance, root < 0 ? id : root});
+    return id;
+  }
+  /// Adds an instance of `node` whose operands are already instance values, and records its results in `map`.
+  void instantiate(int node, bool isBackward, bool clone, ArrayRef<int> operands, std::vector<int> &map);
+  /// The instance value that a backward instance reads for graph value `value`.
+  int resolve(int value);
+
+  const PlanGraph &graph;
+  const Selection &selection;
+  Program &program;
+  std::vector<int> forward, backward; ///< graph value -> instance value, per region
+  std::vector<bool> kept;             ///< graph roots that backward reads from forward
+};
+
+void Materializer::instantiate(int node, bool isBackward, bool clone, ArrayRef<int> operands, std::vector<int> &map) {
+  const PlanNode &source = graph.nodes[node];
+  int id = program.instances.size();
+  Instance instance;
+  instance.node = node;
+  instance.backward = isBackward;
+  instance.clone = clone;
+  instance.operands.assign(operands.begin(), operands.end());
+  bool aliases = isView(source.op);
+  for (int result : source.results) {
+    map[result] = addValue(result, id, aliases ? program.values[operands[0]].root : -1);
+    instance.results.push_back(map[result]);
+  }
+  program.instances.push_back(std::move(instance));
+}
+
+int Materializer::resolve(int value) {
+  if (backward[value] >= 0)
+    return backward[value];
+  const PlanValue &entry = graph.values[value];
+  if (entry.node < 0)
+    return backward[value] = forward[value];
+  const PlanNode &node = graph.nodes[entry.node];
+  bool isWait = isa<WaitOp>(node.op);
+  bool isAlias = isView(node.op) && !isWait;
+  if (!isAlias && node.kind != NodeClass::Constant) {
+    // The storage of a gather in halves is its start's; what is kept is the name its wait gives.
+    int storage = isWait ? entry.root : value;
+    if (!isChoice(graph, storage) || selection[storage]) {
+      kept[value] = true;
+      return backward[value] = forward[value];
+    }
+  }
+  // Every result of the node is computed again together.
+  SmallVector<int, 4> operands;
+  for (int operand : node.operands)
+    operands.push_back(resolve(operand));
+  bool clone = node.kind != NodeClass::Constant && !isAlias;
+  instantiate(entry.node, /*isBackward=*/true, clone, operands, backward);
+  return backward[value];
+}
+
+void Materializer::run() {
+  for (auto [index, value] : llvm::enumerate(graph.values))
+    if (value.resident)
+      forward[index] = addValue(index, -1, -1);
+  for (int id = 0; id < graph.firstBackward; ++id) {
+    SmallVector<int, 4> operands;
+    for (int operand : graph.nodes[id].operands)
+      operands.push_back(forward[operand]);
+    instantiate(id, /*isBackward=*/false, /*clone=*/false, operands, forward);
+  }
+  int numNodes = graph.nodes.size();
+  program.firstBackward = program.instances.size();
+  for (int id = graph.firstBackward; id < numNodes; ++id) {
+    SmallVector<int, 4> operands;
+    for (int operand : graph.nodes[id].operands)
+      operands.push_back(resolve(operand));
+    instantiate(id, /*isBackward=*/true, /*clone=*/false, operands, backward);
+  }
+  for (int value : graph.backwardResults)
+    program.backwardResults.push_back(resolve(value));
+  for (auto [index, isKept] : llvm::enumerate(kept))
+    if (isKept)
+      program.residuals.push_back(index);
+}
+
+} // namespace
+
+Program mlir::fp8::materialize(const PlanGraph &graph, const Selection &selection) {
+  Program program;
+  program.graph = &graph;
+  program.instances.reserve(graph.nodes.size() * 2);
+  program.values.reserve(graph.values.size() * 2);
+  Materializer(graph, selection, program).run();
+  return program;
+}

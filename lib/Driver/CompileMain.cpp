@@ -1,0 +1,184 @@
+//===- CompileMain.cpp - fp8-opt --compile ----------------------*- C++ -*-===//
+//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Reads one module, runs the pipeline as far as the asked output needs, and
+// writes it.
+//
+//===----------------------------------------------------------------------===//
+
+#include "fp8/Driver/CompileMain.h"
+
+#include "fp8/Pipelines/Pipelines.h"
+#include "fp8/Target/Artifact.h"
+#include "fp8/Target/Plan.h"
+#include "fp8/Target/Reference.h"
+
+#include "mlir/IR/AsmState.h"
+#include "mlir/IR/MLIRContext.h"
+#include "mlir/Parser/Parser.h"
+#include "mlir/Pass/PassManager.h"
+#include "mlir/Support/FileUtilities.h"
+#include "mlir/Support/Timing.h"
+#include "llvm/Support/CommandLine.h"
+#include "llvm/Support/InitLLVM.h"
+#include "llvm/Support/SourceMgr.h"
+
+using namespace mlir;
+using namespace mlir::fp8;
+namespace cl = llvm::cl;
+
+bool mlir::fp8::isCompileCommand(int argc, char **argv) {
+  for (StringRef argument : ArrayRef<char *>(argv, argc).drop_front(argc > 0)) {
+    argument = argument.ltrim('-');
+    if (argument == "compile" || argument == "emit" || argument.starts_with("compile=") ||
+        argument.starts_with("compile-to") || argument.starts_with("emit="))
+      return true;
+  }
+  return false;
+}
+
+namespace {
+
+/// The options of the driver. Registered only when it runs: mlir-opt's main has its own `-o`.
+struct DriverOptions {
+  cl::OptionCategory category{"fp8-opt --compile"};
+  cl::opt<std::string> input{cl::Positional, cl::desc("<input file, - for standard input>"), cl::init("-"),
+                             cl::cat(category)};
+  cl::opt<std::string> output{"o", cl::desc("Output file, - for standard output"), cl::value_desc("file"),
+                              cl::init("-"), cl::cat(category)};
+  cl::opt<std::string> compile{"compile", cl::ValueOptional, cl::cat(category),
+                               cl::desc("Options of the pipeline: target=, policy=, budget=, device-memory=, ops=, "
+                                        "fuse=, joined by commas")};
+  cl::opt<std::string> compileTo{"compile-to", cl::desc("Stop after: joint, planned, placed or lowered"),
+                                 cl::cat(category)};
+  cl::opt<std::string> emit{"emit", cl::init("mlir"), cl::cat(category),
+                            cl::desc("What to write: mlir, plan, report, artifact or reference")};
+  cl::opt<std::string> function{"function", cl::desc("Function of a reference, where a module has several"),
+                                cl::cat(category)};
+  cl::opt<uint64_t> seed{"seed", cl::desc("Seed of the inputs of a reference"), cl::init(0), cl::cat(category)};
+  cl::opt<int> steps{"steps", cl::desc("Steps of a reference"), cl::init(1), cl::cat(category)};
+  cl::opt<int> microbatches{"microbatches", cl::desc("Microbatches a step of a reference"), cl::init(1),
+                            cl::cat(category)};
+};
+
+LogicalResult fail(const Twine &message) {
+  llvm::errs() << "error: " << message << '\n';
+  return failure();
+}
+
+/// The phase an output needs, and that `--compile-to` may only agree with.
+FailureOr<Phase> getPhase(const DriverOptions &options) {
+  std::optional<Phase> needed = llvm::StringSwitch<std::optional<Phase>>(options.emit)
+                                    .Cases({"plan", "report"}, Phase::Placed)
+                                    .Case("artifact", Phase::Lowered)
+                                    .Case("reference", Phase::Joint)
+                                    .Default(std::nullopt);
+  if (!needed && options.emit != "mlir")
+    return fail("expected '--emit' to be mlir, plan, report, artifact or reference, but got '" + options.emit + "'");
+  if (options.compileTo.empty())
+    return needed.value_or(Phase::Placed);
+  std::optional<Phase> asked = parsePhase(options.compileTo);
+  if (!asked)
+    return fail("expected '--compile-to' to be joint, planned, placed or lowered, but got '" + options.compileTo +
+                "'");
+  if (needed && *asked != *needed)
+    return fail("'--emit=" + options.emit + "' does not go with '--compile-to=" + options.compileTo + "'");
+  return *asked;
+}
+
+/// Writes through a temporary beside the output, so that an output is complete or absent.
+LogicalResult writeText(StringRef path, function_ref<LogicalResult(raw_ostream &)> write) {
+  std::string text;
+  llvm::raw_string_ostream os(text);
+  if (failed(write(os)))
+    return failure();
+  if (llvm::Error error = llvm::writeToOutput(path, [&](raw_ostream &out) {
+        out << text;
+        return llvm::Error::success();
+      }))
+    return fail("cannot write '" + path + "': " + llvm::toString(std::move(error)));
+  return success();
+}
+
+LogicalResult writeOutput(ModuleOp module, const DriverOptions &options, StringRef program) {
+  if (options.emit == "artifact") {
+    std::string plan;
+    llvm::raw_string_ostream os(plan);
+    return failed(writePlan(module, os)) ? failure() : writeArtifact(module, plan, options.output);
+  }
+  if (options.emit == "reference") {
+    ReferenceOptions reference;
+    reference.seed = options.seed;
+    reference.steps = options.steps;
+    reference.microbatches = options.microbatches;
+    reference.function = options.function;
+    return writeReference(module, reference, program, options.output);
+  }
+  if (options.emit == "plan")
+    return writeText(options.output, [&](raw_ostream &os) { return writePlan(module, os); });
+  if (options.emit == "report")
+    return writeText(options.output, [&](raw_ostream &os) { return writeReport(module, os); });
+  return writeText(options.output, [&](raw_ostream &os) {
+    module.print(os, OpPrintingFlags().enableDebugInfo(false));
+    return success();
+  });
+}
+
+LogicalResult run(const DriverOptions &options, DialectRegistry &registry) {
+  FailureOr<Phase> phase = getPhase(options);
+  if (failed(phase))
+    return failure();
+  std::string pipelineText = options.compile;
+  llvm::replace(pipelineText, ',', ' ');
+  std::unique_ptr<CompileOptions> pipeline = CompileOptions::createFromString(pipelineText);
+  if (!pipeline)
+    return fail("cannot read '--compile=" + options.compile + "': expected name=value pairs joined by commas");
+
+  if (*phase == Phase::Lowered && pipeline->target != "cpu")
+    return fail("expected target=cpu for '--emit=" + options.emit + "', but got target=" + pipeline->target +
+                ": code is generated for the cpu only");
+  if (options.steps < 1 || options.microbatches < 1)
+    return fail("expected '--steps' and '--microbatches' of at least 1");
+  if (options.output == "-" && (options.emit == "artifact" || options.emit == "reference"))
+    return fail("expected '-o FILE' for '--emit=" + options.emit + "', which is binary");
+
+  std::string message;
+  std::unique_ptr<llvm::MemoryBuffer> buffer = openInputFile(options.input, &message);
+  if (!buffer)
+    return fail(message);
+  std::string program = buffer->getBuffer().str();
+  llvm::SourceMgr sources;
+  sources.AddNewSourceBuffer(std::move(buffer), SMLoc());
+  MLIRContext context(registry, MLIRContext::Threading::DISABLED);
+  context.printOpOnDiagnostic(false);
+  SourceMgrDiagnosticHandler diagnostics(sources, &context);
+  OwningOpRef<ModuleOp> module = parseSourceFile<ModuleOp>(sources, ParserConfig(&context));
+  if (!module)
+    return failure();
+
+  PassManager manager(&context);
+  DefaultTimingManager timing;
+  applyDefaultTimingManagerCLOptions(timing);
+  TimingScope scope = timing.getRootScope();
+  manager.enableTiming(scope);
+  if (failed(applyPassManagerCLOptions(manager)))
+    return failure();
+  buildCompilePipeline(manager, *pipeline, *phase);
+  if (failed(manager.run(*module)))
+    return failure();
+  return writeOutput(*module, options, program);
+}
+
+} // namespace
+
+int mlir::fp8::compileMain(int argc, char **argv, DialectRegistry &registry) {
+  llvm::InitLLVM initialise(argc, argv);
+  DriverOptions options;
+  registerAsmPrinterCLOptions();
+  registerMLIRContextCLOptions();
+  registerPassManagerCLOptions();
+  registerDefaultTimingManagerCLOptions();
+  cl::ParseCommandLineOptions(argc, argv, "fp8-opt --compile: plans and compiles FP8 training steps\n");
+  return failed(run(options, registry));
+}

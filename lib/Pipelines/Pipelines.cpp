@@ -1,0 +1,73 @@
+//===- Pipelines.cpp - the pipeline fp8-compile -----------------*- C++ -*-===//
+//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The order of the passes stands here and nowhere else.
+//
+//===----------------------------------------------------------------------===//
+
+#include "fp8/Pipelines/Pipelines.h"
+
+#include "fp8/Transforms/Passes.h"
+
+#include "mlir/Pass/PassRegistry.h"
+
+using namespace mlir;
+using namespace mlir::fp8;
+
+std::optional<Phase> mlir::fp8::parsePhase(StringRef name) {
+  return llvm::StringSwitch<std::optional<Phase>>(name)
+      .Case("joint", Phase::Joint)
+      .Case("planned", Phase::Planned)
+      .Case("placed", Phase::Placed)
+      .Case("lowered", Phase::Lowered)
+      .Default(std::nullopt);
+}
+
+void mlir::fp8::buildCompilePipeline(OpPassManager &manager, const CompileOptions &options, Phase last) {
+  auto verify = [&](StringRef phase) {
+    FP8VerifyPhasePassOptions verifyOptions;
+    verifyOptions.phase = phase.str();
+    manager.addPass(createFP8VerifyPhasePass(verifyOptions));
+  };
+  FP8SetTargetPassOptions targetOptions;
+  targetOptions.target = options.target;
+  manager.addPass(createFP8SetTargetPass(targetOptions));
+  manager.addPass(createFP8BuildBackwardPass());
+  manager.addPass(createFP8ExpandRecipesPass());
+  verify("joint");
+  if (last == Phase::Joint)
+    return;
+
+  FP8SelectSavedPassOptions selectOptions;
+  selectOptions.policy = options.policy;
+  selectOptions.budget = options.budget;
+  selectOptions.deviceMemory = options.deviceMemory;
+  selectOptions.ops = options.ops;
+  selectOptions.fuse = options.fuse;
+  manager.addPass(createFP8SelectSavedPass(selectOptions));
+  FP8FormKernelsPassOptions formOptions;
+  formOptions.fuse = options.fuse;
+  manager.addPass(createFP8FormKernelsPass(formOptions));
+  manager.addPass(createFP8SchedulePass());
+  manager.addPass(createFP8InsertFreesPass());
+  verify("planned");
+  manager.addPass(createFP8CheckPlanPass());
+  if (last == Phase::Planned)
+    return;
+
+  manager.addPass(createFP8PlacePass());
+  verify("placed");
+  manager.addPass(createFP8CheckPlanPass());
+  if (last == Phase::Placed)
+    return;
+
+  manager.addPass(createFP8LowerToCPUPass());
+}
+
+void mlir::fp8::registerPipelines() {
+  PassPipelineRegistration<CompileOptions>("fp8-compile", "plans every function: from forward IR to placed",
+                                           [](OpPassManager &manager, const CompileOptions &options) {
+                                             buildCompilePipeline(manager, options, Phase::Placed);
+                                           });
+}

@@ -1,0 +1,109 @@
+//===- PlanFacts.cpp - what a plan says of one function ---------*- C++ -*-===//
+//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Reads the facts of a plan from placed IR.
+//
+//===----------------------------------------------------------------------===//
+
+#include "PlanFacts.h"
+
+#include "fp8/Target/Target.h"
+
+using namespace mlir;
+using namespace mlir::fp8;
+
+FailureOr<PlanFacts> PlanFacts::read(func::FuncOp func, const Target &target) {
+  auto arena = func->getAttrOfType<IntegerAttr>(kArenaBytesAttr);
+  if (!arena)
+    return func.emitError("expected placed IR, but got no '") << kArenaBytesAttr << "'; run 'fp8-place' first";
+  FailureOr<PlannedProgram> planned = PlannedProgram::read(func, target);
+  if (failed(planned))
+    return failure();
+  PlanFacts facts;
+  facts.planned = std::move(*planned);
+  facts.function = func.getName().str();
+  facts.target = &target;
+  facts.arenaBytes = arena.getInt();
+  if (std::optional<Decisions> decisions = Decisions::read(func))
+    facts.decisions = std::move(*decisions);
+  const KernelGraph &kernels = facts.planned.kernels;
+  facts.stepSeconds = kernels.getSeconds();
+
+  ValueNames names(func);
+  for (auto [index, kernel] : llvm::enumerate(kernels.kernels)) {
+    Operation *op = facts.planned.getOp(index);
+    facts.kernelNames.push_back(op->getNumResults() ? names.getName(op->getResult(0)) : std::string());
+    if (auto kernelOp = dyn_cast<KernelOp>(op); kernelOp && facts.kernelNames.back().empty())
+      facts.kernelNames.back() = kernelOp.getBody().front().front().getName().getStringRef().str();
+  }
+
+  // Residuals, in the order of the step, with the record's words for each.
+  if (StepOp step = facts.planned.graph->step) {
+    OperandRange residuals = step.getForwardYield().getResiduals();
+    for (auto [index, residual] : llvm::enumerate(residuals)) {
+      SavedDecision decision;
+      if (residuals.size() == facts.decisions.saved.size())
+        decision = facts.decisions.saved[index];
+      else
+        decision.value = names.getName(residual);
+      if (decision.escapes)
+        continue;
+      facts.saved.push_back({decision, getByteSize(residual.getType())});
+      facts.savedBytes += facts.saved.back().bytes;
+    }
+  }
+
+  int numKernels = kernels.kernels.size(), end = numKernels - 1, firstBackward = kernels.firstBackward;
+  std::vector<int64_t> transient(numKernels + 1, 0), naive(numKernels + 1, 0);
+  int peak = facts.planned.peak.peakKernel;
+  for (auto [root, range] : llvm::enumerate(facts.planned.ranges)) {
+    if (range.first < 0)
+      continue;
+    const PlanValue &value = facts.planned.getEntry(root);
+    bool crosses = range.first < firstBackward && range.second >= firstBackward;
+    std::string name = names.getName(value.value);
+    if (value.escapes)
+      facts.ioBytes += value.bytes;
+    if (!value.escapes && !crosses) {
+      transient[range.first] += value.bytes;
+      transient[range.second + 1] -= value.bytes;
+    }
+    int regionEnd = range.second < firstBackward ? firstBackward - 1 : end;
+    naive[range.first] += value.bytes;
+    naive[regionEnd + 1] -= value.bytes;
+    if (!value.escapes)
+      facts.frees.push_back({name, value.bytes, range.second, regionEnd});
+    if (range.first <= peak && peak <= range.second)
+      facts.liveAtPeak.push_back({name, value.bytes, value.escapes ? "result" : crosses ? "residual" : "local"});
+  }
+  llvm::stable_sort(facts.frees, [](const Free &a, const Free &b) { return a.after < b.after; });
+  if (peak >= 0 && kernels.kernels[peak].workspace)
+    facts.liveAtPeak.push_back({facts.kernelNames[peak], kernels.kernels[peak].workspace, "workspace"});
+  llvm::stable_sort(facts.liveAtPeak, [](const Live &a, const Live &b) { return a.bytes > b.bytes; });
+  int64_t transientLive = 0, naiveLive = 0;
+  for (auto [index, kernel] : llvm::enumerate(kernels.kernels)) {
+    transientLive += transient[index];
+    naiveLive += naive[index];
+    facts.transientBytes = std::max(facts.transientBytes, transientLive + kernel.workspace);
+    facts.naivePeak = std::max(facts.naivePeak, naiveLive + kernel.workspace);
+  }
+  return facts;
+}
+
+FailureOr<std::vector<PlanFacts>> mlir::fp8::readPlanFacts(ModuleOp module) {
+  const Target *target = getTargetOf(module);
+  if (!target)
+    return failure();
+  std::vector<PlanFacts> result;
+  for (bool endOfStep : {false, true})
+    for (auto func : module.getOps<func::FuncOp>()) {
+      if (func.isExternal() || (func.getName() == kEndOfStepName) != endOfStep)
+        continue;
+      FailureOr<PlanFacts> facts = PlanFacts::read(func, *target);
+      if (failed(facts))
+        return failure();
+      result.push_back(std::move(*facts));
+    }
+  return result;
+}

@@ -1,0 +1,57 @@
+//===- PlanFacts.h - what a plan says of one function -----------*- C++ -*-===//
+//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The facts that both writers print, read once from placed IR.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef FP8_LIB_TARGET_PLAN_PLANFACTS_H
+#define FP8_LIB_TARGET_PLAN_PLANFACTS_H
+
+#include "fp8/Analysis/Decisions.h"
+#include "fp8/Analysis/PlannedProgram.h"
+
+namespace mlir::fp8 {
+
+struct PlanFacts {
+  PlannedProgram planned;
+  Decisions decisions;
+  std::string function;
+  const Target *target = nullptr;
+  int64_t arenaBytes = 0, savedBytes = 0, transientBytes = 0, ioBytes = 0;
+  double stepSeconds = 0;
+  std::vector<std::string> kernelNames; ///< per kernel, the name of its first result, else of its op
+
+  struct Saved {
+    SavedDecision decision;
+    int64_t bytes = 0;
+  };
+  std::vector<Saved> saved; ///< what the step allocates and keeps for backward
+
+  struct Live {
+    std::string name;
+    int64_t bytes = 0;
+    StringRef kind; ///< "residual", "result", "local" or "workspace"
+  };
+  std::vector<Live> liveAtPeak; ///< largest first
+
+  struct Free {
+    std::string name;
+    int64_t bytes = 0;
+    int after = 0, naiveAfter = 0; ///< kernels
+  };
+  std::vector<Free> frees; ///< in program order
+
+  /// The peak if every value were freed only at the end of the region that frees it.
+  int64_t naivePeak = 0;
+
+  static FailureOr<PlanFacts> read(func::FuncOp func, const Target &target);
+};
+
+/// The functions with a body, the step before `end_of_step`; each with its facts.
+FailureOr<std::vector<PlanFacts>> readPlanFacts(ModuleOp module);
+
+} // namespace mlir::fp8
+
+#endif // FP8_LIB_TARGET_PLAN_PLANFACTS_H

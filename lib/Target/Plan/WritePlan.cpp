@@ -1,0 +1,113 @@
+//===- WritePlan.cpp - plan.json --------------------------------*- C++ -*-===//
+//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The plan for programs. What is not proved or not known is null, with the
+// reason beside it.
+//
+//===----------------------------------------------------------------------===//
+
+#include "PlanFacts.h"
+#include "fp8/Target/Plan.h"
+
+#include <cmath>
+
+using namespace mlir;
+using namespace mlir::fp8;
+
+/// Microseconds, to a picosecond, so that equal plans print equal numbers.
+static llvm::json::Value microseconds(double seconds) { return std::round(seconds * 1e12) / 1e6; }
+
+/// Bytes as one arena slot takes them.
+static int64_t roundToSlot(int64_t bytes) { return (bytes + 255) / 256 * 256; }
+
+static llvm::json::Array getSegments(const PlanFacts &facts) {
+  auto segment = [](StringRef name, StringRef lifetime, int64_t bytes) {
+    return llvm::json::Object{
+        {"name", name}, {"lifetime", lifetime}, {"bytes", bytes}, {"arena_bytes", roundToSlot(bytes)}};
+  };
+  // One arena for the whole step; `step` and `deferred` hold nothing until a plan is split.
+  return llvm::json::Array{segment("step", "all microbatches", 0),
+                           segment("saved", "forward to backward of one microbatch", facts.savedBytes),
+                           segment("deferred", "until a deferred weight gradient", 0),
+                           segment("transient", "within one region", facts.transientBytes),
+                           segment("io", "until the caller has read it", facts.ioBytes)};
+}
+
+static llvm::json::Object describe(const PlanFacts &facts) {
+  const PeakInfo &peak = facts.planned.peak;
+  llvm::json::Object plan{{"function", facts.function},
+                          {"policy", facts.decisions.policy},
+                          {"peak_bytes", peak.peak},
+                          {"arena_bytes", facts.arenaBytes},
+                          {"saved_bytes", facts.savedBytes},
+                          {"transient_bytes", facts.transientBytes},
+                          {"resident_bytes", facts.planned.graph->getResidentBytes()},
+                          {"device_bytes", nullptr},
+                          {"device_bytes_reason", "the target has no measured overhead of context and libraries"},
+                          {"min_feasible_peak_bytes", facts.decisions.policy.empty()
+                                                          ? llvm::json::Value(nullptr)
+                                                          : llvm::json::Value(facts.decisions.minFeasiblePeak)},
+                          {"segments", getSegments(facts)},
+                          {"step_us", microseconds(facts.stepSeconds)},
+                          {"recompute_us", microseconds(facts.decisions.recomputeSeconds)},
+                          {"gap_pct", nullptr},
+                          {"gap_reason", "no lower bound on the step time is proved yet"},
+                          {"lossy", llvm::json::Array()}};
+  if (facts.decisions.boundKind.empty()) {
+    plan["lower_bound_bytes"] = nullptr;
+    plan["bound_kind"] = nullptr;
+  } else {
+    plan["lower_bound_bytes"] = facts.decisions.lowerBound;
+    plan["bound_kind"] = facts.decisions.boundKind;
+  }
+  llvm::json::Array saved, recomputed, frees, timeline, live;
+  for (const PlanFacts::Saved &entry : facts.saved)
+    saved.push_back(llvm::json::Object{{"value", entry.decision.value},
+                                       {"op", entry.decision.op},
+                                       {"loc", entry.decision.loc},
+                                       {"bytes", entry.bytes},
+                                       {"form", entry.decision.form},
+                                       {"why", entry.decision.why}});
+  for (const RecomputedDecision &entry : facts.decisions.recomputed)
+    recomputed.push_back(llvm::json::Object{{"value", entry.value},
+                                            {"op", entry.op},
+                                            {"times", entry.times},
+                                            {"cost_us", microseconds(entry.seconds)},
+                                            {"why", entry.why}});
+  for (const PlanFacts::Free &entry : facts.frees)
+    frees.push_back(llvm::json::Object{{"value", entry.name},
+                                       {"bytes", entry.bytes},
+                                       {"after", facts.kernelNames[entry.after]},
+                                       {"naive_after", facts.kernelNames[entry.naiveAfter]}});
+  for (auto [index, bytes] : llvm::enumerate(peak.live))
+    timeline.push_back(llvm::json::Object{{"op", facts.kernelNames[index]}, {"live_bytes", bytes}});
+  for (const PlanFacts::Live &entry : facts.liveAtPeak)
+    live.push_back(llvm::json::Object{{"value", entry.name}, {"bytes", entry.bytes}, {"kind", entry.kind}});
+  plan["saved"] = std::move(saved);
+  plan["recomputed"] = std::move(recomputed);
+  plan["frees"] = std::move(frees);
+  plan["timeline"] = std::move(timeline);
+  plan["peak_at"] = llvm::json::Object{
+      {"op", peak.peakKernel < 0 ? llvm::json::Value(nullptr) : llvm::json::Value(facts.kernelNames[peak.peakKernel])},
+      {"live", std::move(live)}};
+  return plan;
+}
+
+LogicalResult mlir::fp8::writePlan(ModuleOp module, raw_ostream &os) {
+  FailureOr<std::vector<PlanFacts>> all = readPlanFacts(module);
+  if (failed(all))
+    return failure();
+  if (all->empty())
+    return module.emitError("expected a function with a body to plan, but the module has none");
+  llvm::json::Object root = describe(all->front());
+  root["schema"] = "fp8opt-plan-1";
+  root["target"] = all->front().target->name;
+  root["target_calibrated"] = all->front().target->calibrated;
+  llvm::json::Array functions;
+  for (const PlanFacts &facts : *all)
+    functions.push_back(describe(facts));
+  root["functions"] = std::move(functions);
+  os << llvm::formatv("{0:2}", llvm::json::Value(std::move(root))) << '\n';
+  return success();
+}
