@@ -115,7 +115,8 @@ void KernelApplier::emitKernel(const KernelNode &kernel, OpBuilder &builder) {
   Operation *last = opOf(kernel.members.back());
   auto op = KernelOp::create(builder, last->getLoc(), TypeRange(ValueRange(results)),
                              getKernelKind(kernel.kind), inputs, kernel.workspace,
-                             /*offsets=*/DenseI64ArrayAttr(), /*workspace_offset=*/IntegerAttr());
+                             /*offsets=*/DenseI64ArrayAttr(), /*workspace_offset=*/IntegerAttr(),
+                             /*symbol=*/StringAttr());
   Block &body = op.getBody().emplaceBlock();
   OpBuilder inner = OpBuilder::atBlockBegin(&body);
   IRMapping mapping;
