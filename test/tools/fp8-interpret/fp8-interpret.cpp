@@ -38,6 +38,16 @@ static llvm::cl::opt<std::string>
     outputFolder("output-folder", llvm::cl::desc("where results go"),
                  llvm::cl::init("."));
 
+static llvm::cl::opt<std::string>
+    referencePath("reference",
+                  llvm::cl::desc("write a reference to this file"));
+static llvm::cl::opt<uint64_t>
+    seed("seed", llvm::cl::desc("of the reference's inputs"));
+static llvm::cl::opt<int64_t> steps("steps", llvm::cl::desc("of the reference"),
+                                    llvm::cl::init(1));
+static llvm::cl::opt<int64_t>
+    microbatches("microbatches", llvm::cl::desc("a step"), llvm::cl::init(1));
+
 static LogicalResult fail(const llvm::Twine &message) {
   llvm::errs() << "error: " << message << "\n";
   return failure();
@@ -64,6 +74,14 @@ static LogicalResult run() {
       parseSourceFile<ModuleOp>(inputPath, sources, &context);
   if (!module)
     return failure();
+  if (!referencePath.empty()) {
+    std::string error;
+    std::optional<std::string> program = fp8rt::readWholeFile(inputPath, error);
+    if (!program)
+      return fail(error);
+    return writeReference(*module, {seed, steps, microbatches, functionName},
+                          *program, referencePath);
+  }
   func::FuncOp function;
   for (func::FuncOp candidate : module->getOps<func::FuncOp>())
     if (!function &&

@@ -1,0 +1,39 @@
+# RUN: %python %s %fp8_src_root
+# REQUIRES: numpy, ml_dtypes
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Random graphs (python/fp8opt/testing/random_graphs.py, which says what they hold and why the tolerance is what it
+is), differentiated, expanded and interpreted, against their evaluation in NumPy: results, gradients and state."""
+
+import os
+import sys
+
+import numpy as np
+
+ROOT = sys.argv[1]
+sys.path[:0] = [os.path.join(ROOT, "python"), os.path.join(os.path.dirname(os.path.abspath(__file__)), "Inputs")]
+import reference  # noqa: E402
+from fp8opt.testing.numerics import relative_error  # noqa: E402
+from fp8opt.testing.random_graphs import TOLERANCE, random_graph  # noqa: E402
+
+SEEDS = range(12)
+
+
+def main():
+    bad = False
+    for seed in SEEDS:
+        graph, expected = random_graph(seed)
+        actual = reference.outputs(str(graph.emit()), seed=seed)
+        if list(actual) != list(expected):
+            print(f"error: graph {seed}: the outputs are {list(actual)} instead of {list(expected)}")
+            bad = True
+            continue
+        errors = {name: relative_error(actual[name].astype(np.float32), value) for name, value in expected.items()}
+        worst = max(errors, key=errors.get)
+        failed = not errors[worst] <= TOLERANCE
+        bad |= failed
+        print(f"{'error: ' if failed else ''}graph {seed}: {len(errors)} outputs, largest relative error "
+              f"{errors[worst]:.2e} ({worst})")
+    sys.exit(bad)
+
+
+main()
