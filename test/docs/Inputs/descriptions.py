@@ -2,7 +2,7 @@
 #
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
-# usage: descriptions.py SOURCE_ROOT LLVM_TOOLS FP8_OPT OPS.td PASSES.td
+# usage: descriptions.py SOURCE_ROOT LLVM_TOOLS OPS.td PASSES.td FP8_OPT [FLAG...]
 #
 # Checks that every op has a summary, a description, numbered constraints and an
 # example that parses, that each constraint has a test labelled with its number,
@@ -18,7 +18,7 @@ import subprocess
 import sys
 import textwrap
 
-root, llvm_tools, fp8_opt, ops_td, passes_td = sys.argv[1:]
+root, llvm_tools, ops_td, passes_td, *fp8_opt = sys.argv[1:]
 root = pathlib.Path(root)
 errors = []
 
@@ -64,7 +64,7 @@ def parse_example(op, example):
     """Parses an example and learns the types of its free values from the parser. Returns the parser's error, or ''."""
     types = {}
     for _ in range(32):
-        result = subprocess.run([fp8_opt, "-o", "/dev/null"], input=wrap(op, example, types), capture_output=True, text=True)
+        result = subprocess.run([*fp8_opt, "-o", "/dev/null"], input=wrap(op, example, types), capture_output=True, text=True)
         if result.returncode == 0:
             return ""
         unknown = re.search(r"error: use of undeclared SSA value name", result.stderr)
