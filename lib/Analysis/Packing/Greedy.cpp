@@ -10,6 +10,7 @@
 
 #include "Internal.h"
 
+#include "llvm/ADT/STLExtras.h"
 #include <algorithm>
 #include <array>
 #include <numeric>

@@ -44,6 +44,17 @@ private:
 int64_t packGreedily(const Problem &problem, int64_t goal,
                      std::vector<int64_t> &offsets);
 
+/// More items than this are left to the greedy orders: a node of the search
+/// costs time proportional to their number.
+constexpr int kMaxSearchItems = 4096;
+
+enum class Outcome { Found, Infeasible, Unknown };
+
+/// Whether the items can be packed into `capacity`; sets `offsets` if they can.
+/// Takes the nodes it visits off `nodeLimit`, and gives up at 0.
+Outcome search(const Problem &problem, int64_t capacity, int64_t &nodeLimit,
+               std::vector<int64_t> &offsets);
+
 } // namespace mlir::fp8::packing
 
 #endif // FP8_ANALYSIS_PACKING_INTERNAL_H

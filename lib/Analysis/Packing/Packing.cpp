@@ -2,12 +2,13 @@
 //
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The order of attack: the load bound, then the greedy orders.
+// The order of attack: the load bound, the greedy orders, the exact search.
 //
 //===----------------------------------------------------------------------===//
 
 #include "Internal.h"
 
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/MathExtras.h"
 #include <algorithm>
 
@@ -43,6 +44,30 @@ PackResult mlir::fp8::pack(llvm::ArrayRef<PackItem> items,
     goal = std::max(goal, options.capacity / unit);
   std::vector<int64_t> offsets;
   int64_t height = packGreedily(problem, goal, offsets);
+
+  // Aim at the goal first, which is most often reached if anything is. Then
+  // halve what lies between the best packing and the heights that were proved
+  // impossible or given up.
+  int64_t nodes = options.nodeLimit, givenUp = bound - 1;
+  for (int64_t target = goal; height > goal && target < height && nodes > 0;
+       target = givenUp + 1 + (height - 1 - givenUp) / 2) {
+    // Without a capacity half of the nodes is kept for the heights above.
+    int64_t share = options.capacity < 0 ? (nodes + 1) / 2 : nodes;
+    nodes -= share;
+    Outcome outcome = search(problem, target, share, offsets);
+    nodes += share;
+    if (outcome == Outcome::Found) {
+      height = 0;
+      for (auto [item, offset] : llvm::zip_equal(problem.items, offsets))
+        height = std::max(height, offset + item.size);
+      continue;
+    }
+    givenUp = target;
+    if (outcome == Outcome::Infeasible)
+      bound = target + 1;
+    if (options.capacity >= 0)
+      break;
+  }
 
   for (auto [item, offset] : llvm::zip_equal(origin, offsets))
     result.offsets[item] = offset * unit;

@@ -8,7 +8,10 @@
 
 #include "Internal.h"
 
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/Support/MathExtras.h"
 #include <algorithm>
+#include <tuple>
 
 using namespace mlir::fp8;
 using namespace mlir::fp8::packing;

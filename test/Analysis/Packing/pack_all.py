@@ -3,8 +3,8 @@
 #
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
-# pack_all.py FOLDER OUT CAPACITY ALIGNMENT [fp8-pack options]: packs every
-# instance of the folder, two at a time, and checks each packing.
+# pack_all.py FOLDER OUT CAPACITY ALIGNMENT INSTANCES [fp8-pack options]: packs
+# the instances named by their letters, two at a time, and checks each packing.
 #
 # ===------------------------------------------------------------------------=== #
 
@@ -13,21 +13,21 @@ import pathlib
 import subprocess
 import sys
 
-folder, out, capacity, alignment = sys.argv[1:5]
+folder, out, capacity, alignment, letters = sys.argv[1:6]
 checker = pathlib.Path(__file__).with_name("check_packing.py")
 
 
 def pack(instance):
     target = f"{out}.{instance.stem}.csv"
     command = ["fp8-pack", str(instance), f"--capacity={capacity}", f"--alignment={alignment}", "-o", target]
-    for line in (command + sys.argv[5:], [sys.executable, checker, instance, target, capacity, alignment]):
+    for line in (command + sys.argv[6:], [sys.executable, checker, instance, target, capacity, alignment]):
         run = subprocess.run(line, capture_output=True, text=True)
         if run.returncode:
             return f"{instance.stem}: {run.stderr.strip()}"
     return f"{instance.stem}: {run.stdout.strip()}"
 
 
-instances = sorted(pathlib.Path(folder).glob("?.1048576.csv"))
+instances = [pathlib.Path(folder, f"{letter}.1048576.csv") for letter in letters]
 with concurrent.futures.ThreadPoolExecutor(2) as pool:
     lines = list(pool.map(pack, instances))
 print("\n".join(lines))
