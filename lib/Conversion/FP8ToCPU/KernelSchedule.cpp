@@ -13,6 +13,7 @@
 
 #include "fp8/Conversion/FP8ToCPU/Evaluator.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
 
 using namespace mlir;
 using namespace mlir::fp8;
@@ -44,6 +45,11 @@ private:
   };
 
   void collect();
+  /// Values that several loops of a tile read and that are worth keeping.
+  SmallVector<Value> chooseHeld(ArrayRef<int64_t> factors) const;
+  /// The factor at which `value` can be visited with the rows of a tile; 0
+  /// where it cannot.
+  int64_t factorOf(Value value, ArrayRef<int64_t> factors) const;
   bool chooseTile();
   bool isLocal(Operation *reduction) const;
   /// Whether `value`, visited with dimension `rowDim` at the rows of a tile
@@ -58,7 +64,8 @@ private:
   SmallVector<KernelNest> whole();
 
   Block &body;
-  SmallVector<Operation *> reductions; // needed by a result, program order
+  DenseSet<Operation *> needed;        // by a result; looked up only
+  SmallVector<Operation *> reductions; // needed ones, in program order
   SmallVector<KernelItem> items;
   int64_t rows = 0, tile = 0;
   DenseSet<Operation *> local; // looked up only
@@ -69,7 +76,6 @@ private:
 } // namespace
 
 void Scheduler::collect() {
-  DenseSet<Operation *> needed;
   SmallVector<Value> work(body.getTerminator()->getOperands());
   while (!work.empty()) {
     Operation *op = work.pop_back_val().getDefiningOp();
@@ -233,6 +239,67 @@ SmallVector<KernelNest> Scheduler::whole() {
   return nests;
 }
 
+int64_t Scheduler::factorOf(Value value, ArrayRef<int64_t> factors) const {
+  ArrayRef<int64_t> shape = shapeOf(value);
+  for (int64_t factor : factors)
+    if (!shape.empty() && shape[0] == (rows + factor - 1) / factor &&
+        rowsMatch(value, 0, factor))
+      return factor;
+  return 0;
+}
+
+/// Whether `value` takes more than a few cycles an element to compute again,
+/// from arguments and from reductions.
+static bool isExpensive(Value value) {
+  Operation *op = value.getDefiningOp();
+  if (!op || isReduction(op))
+    return false;
+  if (isa<arith::DivFOp, math::ExpOp, math::LogOp, math::SqrtOp, math::RsqrtOp,
+          math::TanhOp, math::ErfOp>(op))
+    return true;
+  return llvm::any_of(op->getOperands(), isExpensive);
+}
+
+/// Whether computing `value` reads `part` other than through a reduction.
+static bool reads(Value value, Value part) {
+  if (value == part)
+    return true;
+  Operation *op = value.getDefiningOp();
+  return op && !isReduction(op) &&
+         llvm::any_of(op->getOperands(),
+                      [&](Value operand) { return reads(operand, part); });
+}
+
+SmallVector<Value> Scheduler::chooseHeld(ArrayRef<int64_t> factors) const {
+  constexpr int64_t kMaxHeldBytes = 256 << 10;
+  SetVector<Value> held;
+  auto consider = [&](Value value) {
+    int64_t factor = factorOf(value, factors);
+    if (positions.lookup(value).level != 0 || factor == 0)
+      return;
+    int64_t perRow = countOf(value) / shapeOf(value)[0];
+    // What has one value a row stays in a register.
+    if (perRow > 1 && perRow * (tile / factor) * 4 <= kMaxHeldBytes)
+      held.insert(value);
+  };
+  for (Operation &op : body.without_terminator())
+    if (isa<ScaleOp>(op) && needed.contains(&op) &&
+        positions.lookup(op.getResult(0)).stage > 0)
+      consider(op.getResult(0));
+  for (Operation *op : reductions) {
+    Value value = op->getOperand(0);
+    unsigned stage = positions.lookup(value).stage;
+    bool again = llvm::any_of(items, [&](const KernelItem &item) {
+      Position position = positions.lookup(item.value);
+      return position.level == 0 && position.stage > stage &&
+             reads(item.value, value);
+    });
+    if (again && isExpensive(value))
+      consider(value);
+  }
+  return held.takeVector();
+}
+
 std::optional<SmallVector<KernelNest>> Scheduler::tiled() {
   SmallVector<int64_t> factors = {1};
   for (Operation *op : reductions) {
@@ -245,7 +312,15 @@ std::optional<SmallVector<KernelNest>> Scheduler::tiled() {
     if (!llvm::is_contained(factors, group[0]))
       factors.push_back(group[0]);
   }
+  if (local.empty())
+    return std::nullopt;
   computePositions();
+  for (Value value : chooseHeld(factors)) {
+    KernelItem item;
+    item.kind = KernelItem::Hold;
+    item.value = value;
+    items.push_back(item);
+  }
 
   KernelNest first;
   first.tile = tile;
@@ -255,15 +330,9 @@ std::optional<SmallVector<KernelNest>> Scheduler::tiled() {
     Position position = positions.lookup(item.value);
     item.stage = position.stage;
     item.local = item.reduction && local.contains(item.reduction);
-    ArrayRef<int64_t> shape = shapeOf(item.value);
-    bool fits = false;
-    if (position.level == 0 && !shape.empty())
-      for (int64_t factor : factors)
-        if (!fits && shape[0] == (rows + factor - 1) / factor &&
-            rowsMatch(item.value, 0, factor)) {
-          fits = true;
-          item.rowFactor = factor;
-        }
+    int64_t factor = position.level == 0 ? factorOf(item.value, factors) : 0;
+    bool fits = factor != 0;
+    item.rowFactor = std::max<int64_t>(factor, 1);
     // A sum over rows has its own order, whose partial sums are too many to
     // keep while rows go by; and what a reduction visits are full rows.
     if (item.reduction &&
@@ -309,6 +378,9 @@ SmallVector<KernelNest> Scheduler::run() {
     if (std::optional<SmallVector<KernelNest>> nests = tiled())
       return std::move(*nests);
   local.clear();
+  llvm::erase_if(items, [](const KernelItem &item) {
+    return item.kind == KernelItem::Hold;
+  });
   return whole();
 }
 

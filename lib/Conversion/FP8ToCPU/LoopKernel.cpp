@@ -79,6 +79,8 @@ private:
   void emitStage(ArrayRef<const KernelItem *> items, const KernelNest &nest);
   void emitLoops(ArrayRef<const KernelItem *> items, const Space &space,
                  bool vectors, const KernelNest &nest);
+  void visitBlocked(ArrayRef<int64_t> outer, const Space &space,
+                    SmallVector<Index> &indices, function_ref<void()> visit);
   void emitSum(const KernelItem &item, const Space &space,
                const KernelNest &nest);
 
@@ -87,7 +89,8 @@ private:
   void loopOver(ArrayRef<int64_t> dims, const Space &space, int64_t rowFactor,
                 SmallVector<Index> &indices, function_ref<void()> inner);
   void zeroPartials(Value sums, int64_t count, int64_t width);
-  Value treeSum(Value sums, int64_t count, int64_t width);
+  void foldPartials(Value sums, int64_t count, int64_t width);
+  Value treeSum(Value sums, int64_t count);
   void writeSum(const KernelItem &item, Value sum, Value values,
                 ValueBuffer &buffer, ArrayRef<Index> indices);
   ValueBuffer valueBuffer(const KernelItem &item, const KernelNest &nest);
@@ -160,11 +163,12 @@ bool LoopEmitter::isRowLocal(const KernelItem &item, const Space &space) const {
 
 ValueBuffer LoopEmitter::valueBuffer(const KernelItem &item,
                                      const KernelNest &nest) {
-  Value result = item.reduction->getResult(0);
-  SmallVector<int64_t> extents(shapeOf(result));
+  bool hold = item.kind == KernelItem::Hold;
+  SmallVector<int64_t> extents(
+      shapeOf(hold ? item.value : item.reduction->getResult(0)));
   ValueBuffer buffer;
-  if (nest.tile && item.local) {
-    int64_t group = reductionGroup(item.reduction)[0];
+  if (nest.tile && (hold || item.local)) {
+    int64_t group = hold ? item.rowFactor : reductionGroup(item.reduction)[0];
     extents[0] = nest.tile / group;
     buffer.origin = e.div(tileLow, group);
   }
@@ -312,22 +316,25 @@ void LoopEmitter::zeroPartials(Value sums, int64_t count, int64_t width) {
   });
 }
 
-/// Adds `count` partial sums of `width` neighbours each, halves on halves, and
-/// gives the first: a scalar for width 1, else a vector.
-Value LoopEmitter::treeSum(Value sums, int64_t count, int64_t width) {
+/// Adds `count` partial sums of `width` neighbours each, halves on halves; the
+/// first holds the sum at the end.
+void LoopEmitter::foldPartials(Value sums, int64_t count, int64_t width) {
   Type f32 = e.here().getF32Type();
-  Type vector = VectorType::get({kLanes}, f32);
   for (int64_t half = count / 2; half >= 1; half /= 2) {
     int64_t total = half * width;
     bool vectors = total % kLanes == 0;
     e.loop(0, total, vectors ? kLanes : 1, [&](Value i) {
-      Type type = vectors ? vector : f32;
+      Type type = vectors ? Type(VectorType::get({kLanes}, f32)) : f32;
       Value low = e.load(sums, i, type);
       Value high = e.load(sums, e.add(i, e.constant(total)), type);
       e.write(sums, i, arith::AddFOp::create(e.here(), e.getLoc(), low, high));
     });
   }
-  return e.load(sums, e.constant(0), width == 1 ? f32 : vector);
+}
+
+Value LoopEmitter::treeSum(Value sums, int64_t count) {
+  foldPartials(sums, count, 1);
+  return e.load(sums, e.constant(0), e.here().getF32Type());
 }
 
 void LoopEmitter::writeSum(const KernelItem &item, Value sum, Value values,
@@ -410,38 +417,53 @@ void LoopEmitter::emitSum(const KernelItem &item, const Space &space,
       for (auto [dim, index] : llvm::enumerate(position))
         if (group[dim] == 0)
           index = {e.constant(0), 0, false};
-      writeSum(item, treeSum(sums, partials, 1), buffer.pointer, buffer,
-               position);
+      writeSum(item, treeSum(sums, partials), buffer.pointer, buffer, position);
     });
   } else {
-    // Columns: kLanes of them side by side.
-    Value sums = e.stackArray(f32, partials * kLanes);
-    auto panel = [&](Index lanes) {
-      int64_t width = lanes.step ? kLanes : 1;
-      zeroPartials(sums, partials, width);
-      indices[space.lane] = lanes;
-      loopOver(inner, space, 1, indices, [&] {
-        Element x = e.evaluate(item.value, indices);
-        if (lanes.step)
-          x = e.widen(x);
-        Value at = e.mul(number(), width);
-        Value old = e.load(sums, at, x.value.getType());
-        e.write(sums, at,
-                arith::AddFOp::create(e.here(), e.getLoc(), old, x.value));
-      });
-      SmallVector<Index> position(indices);
-      for (auto [dim, index] : llvm::enumerate(position))
-        if (group[dim] == 0)
-          index = {e.constant(0), 0, false};
-      writeSum(item, treeSum(sums, partials, width), buffer.pointer, buffer,
-               position);
-    };
+    // Columns: a panel of them at a time, whose partial sums stay in the cache
+    // while rows go by.
+    constexpr int64_t kPanel = 512;
     int64_t size = space.shape[space.lane];
-    int64_t whole = size - size % kLanes;
+    int64_t width = std::min<int64_t>(kPanel, llvm::alignTo(size, kLanes));
+    Value sums = e.stackArray(f32, partials * width);
+    Value panelLow;
+    auto forLanes = [&](function_ref<void(Index)> body) {
+      Value high = e.min(e.add(panelLow, e.constant(width)), size);
+      Value whole = e.sub(high, e.rem(high, kLanes));
+      e.loop(panelLow, whole, kLanes, [&](Value i) { body({i, 1, true}); });
+      if (size % kLanes != 0)
+        e.loop(whole, high, 1, [&](Value i) { body({i, 0, false}); });
+    };
     loopOver(outer, space, 1, indices, [&] {
-      e.loop(0, whole, kLanes, [&](Value i) { panel({i, 1, true}); });
-      e.loop(whole, size, 1, [&](Value i) { panel({i, 0, false}); });
-      indices[space.lane] = {e.constant(0), 0, false};
+      e.loop(0, size, width, [&](Value low) {
+        panelLow = low;
+        zeroPartials(sums, partials, width);
+        loopOver(inner, space, 1, indices, [&] {
+          Value row = e.mul(number(), width);
+          forLanes([&](Index lanes) {
+            indices[space.lane] = lanes;
+            Element x = e.evaluate(item.value, indices);
+            if (lanes.step)
+              x = e.widen(x);
+            Value at = e.add(row, e.sub(lanes.base, panelLow));
+            Value old = e.load(sums, at, x.value.getType());
+            e.write(sums, at,
+                    arith::AddFOp::create(e.here(), e.getLoc(), old, x.value));
+          });
+          indices[space.lane] = {e.constant(0), 0, false};
+        });
+        foldPartials(sums, partials, width);
+        forLanes([&](Index lanes) {
+          SmallVector<Index> position(indices);
+          for (auto [dim, index] : llvm::enumerate(position))
+            if (group[dim] == 0)
+              index = {e.constant(0), 0, false};
+          position[space.lane] = lanes;
+          Type type = lanes.step ? Type(VectorType::get({kLanes}, f32)) : f32;
+          Value sum = e.load(sums, e.sub(lanes.base, panelLow), type);
+          writeSum(item, sum, buffer.pointer, buffer, position);
+        });
+      });
     });
   }
   e.materialize(item.reduction->getResult(0), buffer);
@@ -474,16 +496,62 @@ void LoopEmitter::loopOver(ArrayRef<int64_t> dims, const Space &space,
   e.loop(low, high, 1, next);
 }
 
+/// Whether computing `value` reads an argument with neighbours along dimension
+/// `dim` lying apart.
+static bool readsAcross(Value value, int64_t dim) {
+  ArrayRef<int64_t> shape = shapeOf(value);
+  if (dim >= int64_t(shape.size()) || shape[dim] == 1)
+    return false;
+  Operation *op = value.getDefiningOp();
+  if (!op)
+    return rowMajorStrides(shape)[dim] != 1;
+  if (isReduction(op) || isa<ReshapeOp>(op))
+    return false;
+  if (auto permute = dyn_cast<PermuteOp>(op))
+    return readsAcross(permute.getX(), permute.getPerm()[dim]);
+  if (auto transpose = dyn_cast<TransposeOp>(op))
+    return readsAcross(transpose.getX(), transpose.getPerm()[dim]);
+  return llvm::any_of(op->getOperands(),
+                      [&](Value operand) { return readsAcross(operand, dim); });
+}
+
+/// Visits blocks of some rows, each vector by vector: what lies apart along
+/// the lanes lies close along the rows, and is still in the cache when the next
+/// row wants it.
+void LoopEmitter::visitBlocked(ArrayRef<int64_t> outer, const Space &space,
+                               SmallVector<Index> &indices,
+                               function_ref<void()> visit) {
+  constexpr int64_t kRows = 64;
+  int64_t dim = outer.back(), rows = space.shape[dim];
+  int64_t size = space.shape[space.lane], whole = size - size % kLanes;
+  loopOver(outer.drop_back(), space, 1, indices, [&] {
+    e.loop(0, rows, kRows, [&](Value low) {
+      Value high = e.min(e.add(low, e.constant(kRows)), rows);
+      auto column = [&](Index lanes) {
+        indices[space.lane] = lanes;
+        e.loop(low, high, 1, [&](Value row) {
+          indices[dim] = {row, 0, false};
+          visit();
+        });
+      };
+      e.loop(0, whole, kLanes, [&](Value i) { column({i, 1, true}); });
+      e.loop(whole, size, 1, [&](Value i) { column({i, 0, false}); });
+    });
+  });
+}
+
 void LoopEmitter::emitLoops(ArrayRef<const KernelItem *> items,
                             const Space &space, bool vectors,
                             const KernelNest &nest) {
   SmallVector<MaxState> maxima;
   SmallVector<RowSumState> sums;
   SmallVector<ValueBuffer> sumBuffers;
-  SmallVector<const KernelItem *> stores;
+  SmallVector<ValueBuffer> held;
   for (const KernelItem *item : items) {
-    if (item->kind == KernelItem::Store) {
-      stores.push_back(item);
+    if (item->kind == KernelItem::Store)
+      continue;
+    if (item->kind == KernelItem::Hold) {
+      held.push_back(valueBuffer(*item, nest));
     } else if (item->kind == KernelItem::Sum) {
       ValueBuffer buffer = valueBuffer(*item, nest);
       int64_t partials = std::max(partialsFor(space.shape[space.lane]), kLanes);
@@ -511,10 +579,13 @@ void LoopEmitter::emitLoops(ArrayRef<const KernelItem *> items,
       Element element = e.evaluate(item->value, indices);
       elements.push_back(lanes ? e.widen(element) : element);
     }
-    size_t nextMax = 0, nextSum = 0;
+    size_t nextMax = 0, nextSum = 0, nextHeld = 0;
     for (auto [item, element] : llvm::zip_equal(items, elements)) {
       if (item->kind == KernelItem::Store) {
         e.store(item->result, indices, element);
+      } else if (item->kind == KernelItem::Hold) {
+        const ValueBuffer &buffer = held[nextHeld++];
+        e.write(buffer.pointer, positionIn(buffer, indices), element.value);
       } else if (item->kind == KernelItem::Max) {
         accumulateMax(maxima[nextMax++], space, indices, element);
       } else {
@@ -532,6 +603,13 @@ void LoopEmitter::emitLoops(ArrayRef<const KernelItem *> items,
   for (auto [dim, size] : llvm::enumerate(space.shape))
     if (int64_t(dim) != space.lane && (size > 1 || (dim == 0 && space.tiled)))
       outer.push_back(dim);
+  if (vectors && !space.tiled && maxima.empty() && sums.empty() &&
+      !outer.empty() && llvm::any_of(items, [&](const KernelItem *item) {
+        return readsAcross(item->value, space.lane);
+      })) {
+    visitBlocked(outer, space, indices, visit);
+    return;
+  }
   loopOver(outer, space, items.front()->rowFactor, indices, [&] {
     for (const MaxState &state : maxima)
       if (state.perRow)
@@ -559,8 +637,8 @@ void LoopEmitter::emitLoops(ArrayRef<const KernelItem *> items,
         finishOneMax(state, positionIn(buffer, indices));
       }
     for (auto [sum, buffer] : llvm::zip_equal(sums, sumBuffers))
-      writeSum(*sum.item, treeSum(sum.sums, sum.partials, 1), sum.values,
-               buffer, indices);
+      writeSum(*sum.item, treeSum(sum.sums, sum.partials), sum.values, buffer,
+               indices);
   });
 
   for (const MaxState &state : maxima) {
@@ -573,6 +651,10 @@ void LoopEmitter::emitLoops(ArrayRef<const KernelItem *> items,
   }
   for (auto [sum, buffer] : llvm::zip_equal(sums, sumBuffers))
     e.materialize(sum.item->reduction->getResult(0), buffer);
+  size_t nextHeld = 0;
+  for (const KernelItem *item : items)
+    if (item->kind == KernelItem::Hold)
+      e.materialize(item->value, held[nextHeld++]);
 }
 
 /// Items of one stage: those of one shape share their loops.
@@ -580,7 +662,16 @@ void LoopEmitter::emitStage(ArrayRef<const KernelItem *> items,
                             const KernelNest &nest) {
   using Key = std::tuple<SmallVector<int64_t>, bool, int64_t>;
   SmallVector<std::pair<Key, SmallVector<const KernelItem *>>> groups;
-  for (const KernelItem *item : items) {
+  // Held scales first: what follows reads them.
+  auto isHeldScale = [](const KernelItem *item) {
+    return item->kind == KernelItem::Hold &&
+           isa<ScaleOp>(item->value.getDefiningOp());
+  };
+  SmallVector<const KernelItem *> ordered;
+  llvm::copy_if(items, std::back_inserter(ordered), isHeldScale);
+  llvm::copy_if(items, std::back_inserter(ordered),
+                [&](const KernelItem *item) { return !isHeldScale(item); });
+  for (const KernelItem *item : ordered) {
     Space space = spaceOf(*item, nest);
     if (item->kind == KernelItem::Sum &&
         (nest.flat || !isRowLocal(*item, space))) {

@@ -18,9 +18,10 @@ namespace mlir::fp8 {
 
 /// One thing to be done for every element of `value`.
 struct KernelItem {
-  enum Kind { Store, Max, Sum };
+  /// Hold keeps a value on the stack for the loops that follow in its tile.
+  enum Kind { Store, Max, Sum, Hold };
   Kind kind = Store;
-  /// The value whose elements are visited: a result, or what is reduced.
+  /// The value whose elements are visited: a result, what is reduced or held.
   Value value;
   /// The `fp8.amax` or `fp8.reduce` (Max, Sum).
   Operation *reduction = nullptr;
