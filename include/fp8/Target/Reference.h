@@ -31,6 +31,11 @@ struct HostTensor {
 /// type of at most 64 bits, or it is too large to address).
 std::optional<size_t> getHostBytes(Type type);
 
+/// Fails with an error where the values of `function`, all together, are more
+/// than a host can be expected to hold (32 GiB), or are of types that the
+/// interpreter does not know.
+LogicalResult checkHostSize(func::FuncOp function);
+
 /// Runs `function` on `arguments`, which have the function's argument types,
 /// and returns its results. Arguments marked `fp8.state` are updated in place.
 /// Fails with an error at the op that cannot be run: a linear (expand it

@@ -34,6 +34,36 @@ std::optional<size_t> mlir::fp8::getHostBytes(Type type) {
   return bytes;
 }
 
+LogicalResult mlir::fp8::checkHostSize(func::FuncOp function) {
+  constexpr size_t limit = size_t(32) << 30;
+  size_t total = 0;
+  auto add = [&](Type type, Location loc) -> LogicalResult {
+    if (isa<TokenType>(type))
+      return success();
+    std::optional<size_t> bytes = getHostBytes(type);
+    if (!bytes)
+      return emitError(loc) << "expected tensors of bf16, f32, FP8 or integers "
+                               "to interpret, but got "
+                            << type;
+    total += *bytes;
+    if (total > limit)
+      return emitError(loc) << "expected a program whose values take at most "
+                            << limit << " bytes in all to interpret, but '"
+                            << function.getName() << "' takes more";
+    return success();
+  };
+  for (BlockArgument argument : function.getArguments())
+    if (failed(add(argument.getType(), argument.getLoc())))
+      return failure();
+  WalkResult result = function.getBody().walk([&](Operation *op) {
+    for (Type type : op->getResultTypes())
+      if (failed(add(type, op->getLoc())))
+        return WalkResult::interrupt();
+    return WalkResult::advance();
+  });
+  return failure(result.wasInterrupted());
+}
+
 HostTensor HostTensor::zeros(RankedTensorType type) {
   return {type, std::vector<uint8_t>(*getHostBytes(type), uint8_t(0))};
 }
@@ -165,11 +195,6 @@ LogicalResult Interpreter::runCollective(Operation *op,
 }
 
 LogicalResult Interpreter::runOp(Operation *op) {
-  for (Type type : op->getResultTypes())
-    if (!isa<TokenType>(type) && !getHostBytes(type))
-      return op->emitError() << "expected tensors of bf16, f32, FP8 or "
-                                "integers to interpret, but got "
-                             << type;
   if (auto step = dyn_cast<StepOp>(op))
     return runStep(step);
   FailureOr<SmallVector<Slot>> operands = read(op);
@@ -251,14 +276,11 @@ mlir::fp8::interpret(func::FuncOp function,
            << "expected a function of one block to interpret, but '"
            << function.getName() << "' has "
            << function.getBody().getBlocks().size();
+  if (failed(checkHostSize(function)))
+    return failure();
   Interpreter interpreter;
   SmallVector<std::shared_ptr<HostTensor>> storage;
   for (auto [index, argument] : llvm::enumerate(function.getArguments())) {
-    if (!getHostBytes(argument.getType()))
-      return emitError(argument.getLoc())
-             << "expected tensors of bf16, f32, FP8 or integers to interpret, "
-                "but argument #"
-             << index << " is " << argument.getType();
     storage.push_back(std::make_shared<HostTensor>(arguments[index]));
     interpreter.bind(argument, {storage.back(), std::make_shared<Storage>()});
   }

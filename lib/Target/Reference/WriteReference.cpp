@@ -156,6 +156,10 @@ LogicalResult mlir::fp8::writeReference(ModuleOp module,
   if (endOfStep && (endOfStep == function || endOfStep.isExternal()))
     endOfStep = {};
 
+  for (func::FuncOp used : {function, endOfStep})
+    if (used && failed(checkHostSize(used)))
+      return failure();
+
   StepRunner runner(options);
   std::vector<HostTensor> results;
   for (int64_t step = 0; step < options.steps; ++step) {
