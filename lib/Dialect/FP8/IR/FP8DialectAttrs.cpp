@@ -152,8 +152,8 @@ LogicalResult FP8Dialect::verifyOperationAttribute(Operation *op,
     return verifyAnnotation(op, name, value);
   return refuseUnknown(emitError, attribute, "an op",
                        {kCheckpointAttr, kPolicyAttr, kGridAttr, kTargetAttr,
-                        kArenaBytesAttr, kDecisionsAttr, kIndexAttr, kLiveAttr, kBytesAttr,
-                        kCostAttr});
+                        kArenaBytesAttr, kDecisionsAttr, kIndexAttr, kLiveAttr,
+                        kBytesAttr, kCostAttr});
 }
 
 LogicalResult FP8Dialect::verifyRegionArgAttribute(Operation *op,

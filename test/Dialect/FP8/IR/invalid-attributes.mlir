@@ -216,7 +216,7 @@ func.func private @f() -> (tensor<8xf32> {fp8.placement = "stack"})
 // -----
 
 func.func @f(%x: tensor<8xf32>) {
-  // expected-error@+1 {{expected an attribute of the fp8 dialect that an op may have ('fp8.checkpoint', 'fp8.policy', 'fp8.grid', 'fp8.target', 'fp8.arena_bytes', 'fp8.index', 'fp8.live', 'fp8.bytes', 'fp8.cost'), but got 'fp8.checkpiont'}}
+  // expected-error@+1 {{expected an attribute of the fp8 dialect that an op may have ('fp8.checkpoint', 'fp8.policy', 'fp8.grid', 'fp8.target', 'fp8.arena_bytes', 'fp8.decisions', 'fp8.index', 'fp8.live', 'fp8.bytes', 'fp8.cost'), but got 'fp8.checkpiont'}}
   %0 = math.exp %x {fp8.checkpiont} : tensor<8xf32>
   return
 }
@@ -315,3 +315,13 @@ func.func @f(%x: tensor<8xf32>) {
   %0 = math.exp %x {fp8.cost = 7} : tensor<8xf32>
   return
 }
+
+// -----
+
+// expected-error@+1 {{expected 'fp8.decisions' on a function, but got it on 'builtin.module'}}
+module attributes {fp8.decisions = {}} {}
+
+// -----
+
+// expected-error@+1 {{expected 'fp8.decisions' to be a dictionary, but got 1 : i64}}
+func.func private @f() attributes {fp8.decisions = 1}
