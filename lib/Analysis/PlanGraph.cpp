@@ -188,6 +188,7 @@ private:
   LogicalResult addNode(Operation &op, bool backward);
   LogicalResult addBlock(Block &block, bool backward);
   void markEscapes(ValueRange values, unsigned firstResult);
+  void pinStateReads();
 
   PlanGraph &graph;
   DenseMap<Value, int> index;
@@ -270,6 +271,21 @@ void GraphBuilder::markEscapes(ValueRange values, unsigned firstResult) {
   }
 }
 
+/// What reads a state that the step updates may not run again: it would read the updated one.
+void GraphBuilder::pinStateReads() {
+  std::vector<bool> updated(graph.values.size(), false);
+  for (const PlanNode &node : graph.nodes)
+    if (node.kind == NodeClass::State)
+      for (int operand : node.operands)
+        if (const PlanValue &root = graph.rootOf(operand); root.resident)
+          updated[graph.values[operand].root] = true;
+  for (PlanNode &node : graph.nodes)
+    if (node.kind != NodeClass::View)
+      for (int operand : node.operands)
+        if (operand >= 0 && updated[graph.values[operand].root])
+          node.recompute = Recompute::Never;
+}
+
 LogicalResult GraphBuilder::run() {
   Block &entry = graph.func.getBody().front();
   if (!llvm::hasSingleElement(graph.func.getBody()))
@@ -308,6 +324,7 @@ LogicalResult GraphBuilder::run() {
     graph.backwardResults.push_back(index.lookup(value));
   markEscapes(yield.getValues(), 0);
   markEscapes(graph.step.getBackwardYield().getValues(), yield.getValues().size());
+  pinStateReads();
   return success();
 }
 

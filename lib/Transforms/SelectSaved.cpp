@@ -113,12 +113,14 @@ LogicalResult SelectSavedPass::reportBudget(const PlanGraph &graph, const PlanOp
   std::vector<int> order = schedule(kernels);
   PeakInfo info = simulate(kernels, order);
   ValueNames names(graph.func);
+  SmallVector<int> live;
   if (info.peakKernel >= 0)
-    for (int root : ArrayRef<int>(getLiveRoots(kernels, order, info.peakKernel)).take_front(5)) {
-      const PlanValue &value = program.graphValue(root);
-      diagnostic.attachNote(value.value.getLoc()) << "live at that plan's peak: " << names.getName(value.value) << ", "
-                                                  << formatBytes(value.bytes) << ", " << value.value.getType();
-    }
+    live = getLiveRoots(kernels, order, info.peakKernel);
+  for (int root : ArrayRef<int>(live).take_front(5)) {
+    const PlanValue &value = program.graphValue(root);
+    diagnostic.attachNote(value.value.getLoc()) << "live at that plan's peak: " << names.getName(value.value) << ", "
+                                                << formatBytes(value.bytes) << ", " << value.value.getType();
+  }
   return diagnostic;
 }
 
