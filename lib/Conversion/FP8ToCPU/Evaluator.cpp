@@ -230,9 +230,9 @@ Value Evaluator::stackArray(Type element, int64_t count) {
                                 element, size, /*alignment=*/64);
 }
 
-/// The type an element has in memory.
+/// The type an element has in memory: an i1 takes a byte.
 static Type storageType(Type element) {
-  unsigned width = element.getIntOrFloatBitWidth();
+  unsigned width = std::max(element.getIntOrFloatBitWidth(), 8u);
   if (element.isF32())
     return element;
   return IntegerType::get(element.getContext(), width);
@@ -290,6 +290,12 @@ Element Evaluator::loadElements(Value pointer, Type element, Index position,
   }
   if (element.isBF16())
     raw = Numerics(at(level), loc).decodeBF16(raw);
+  if (element.isInteger(1))
+    raw = arith::TruncIOp::create(at(level), loc,
+                                  isa<VectorType>(raw.getType())
+                                      ? VectorType::get({kLanes}, element)
+                                      : element,
+                                  raw);
   return {raw, position.step ? kLanes : 1, level};
 }
 
@@ -301,6 +307,12 @@ void Evaluator::storeElements(Value pointer, Type type, Index position,
   Value raw = element.value;
   if (type.isBF16())
     raw = Numerics(b, loc).encodeBF16(raw);
+  if (type.isInteger(1))
+    raw = arith::ExtUIOp::create(b, loc,
+                                 isa<VectorType>(raw.getType())
+                                     ? VectorType::get({kLanes}, b.getI8Type())
+                                     : Type(b.getI8Type()),
+                                 raw);
   if (position.step <= 1)
     return write(pointer, position.base, raw);
   for (int64_t lane = 0; lane < kLanes; ++lane) {

@@ -7,8 +7,10 @@
 // through the runtime on several kinds of data (random values, special values,
 // random bit patterns), and compares every result and every state argument
 // with the reference interpreter, bit by bit (NaNs are equal to each other).
-// Kernels without offsets are placed one after the other first. With
-// --artifact-only the file is written and nothing is run.
+// Kernels without offsets are placed one after the other first; a module
+// without kernels gets one an op. With --artifact-only the file is written and
+// nothing is run; with --inputs the first function runs on given data, and the
+// results are written as fp8-interpret writes them.
 //
 //===----------------------------------------------------------------------===//
 
@@ -18,6 +20,7 @@
 #include "fp8/Target/Signature.h"
 #include "fp8/Transforms/Passes.h"
 #include "fp8rt.h"
+#include "fp8rt/Container.h"
 #include "fp8rt/CpuGemm.h"
 #include "fp8rt/Inputs.h"
 
@@ -40,6 +43,12 @@ static llvm::cl::opt<std::string>
 static llvm::cl::opt<bool>
     artifactOnly("artifact-only",
                  llvm::cl::desc("write the artifact and run nothing"));
+static llvm::cl::list<std::string>
+    dataPaths("inputs", llvm::cl::CommaSeparated,
+              llvm::cl::desc("one file an argument"));
+static llvm::cl::opt<std::string>
+    outputFolder("output-folder", llvm::cl::desc("where results go"),
+                 llvm::cl::init("."));
 static llvm::cl::opt<uint64_t> seed("seed", llvm::cl::init(1));
 
 /// Gives every kernel without offsets storage of its own.
@@ -193,6 +202,41 @@ static std::vector<uint8_t> gather(const fp8rt_result_info &info,
   return bytes;
 }
 
+/// Replaces the arguments by the contents of the files given.
+static LogicalResult readInputs(MutableArrayRef<HostTensor> arguments) {
+  if (dataPaths.size() != arguments.size()) {
+    llvm::errs() << "error: expected " << arguments.size()
+                 << " input files, but got " << dataPaths.size() << "\n";
+    return failure();
+  }
+  for (auto [path, tensor] : llvm::zip_equal(dataPaths, arguments)) {
+    std::string error;
+    std::optional<std::string> bytes = fp8rt::readWholeFile(path, error);
+    if (bytes && bytes->size() != tensor.bytes.size())
+      error = "expected " + std::to_string(tensor.bytes.size()) +
+              " bytes in '" + path + "', but got " +
+              std::to_string(bytes->size());
+    if (!error.empty()) {
+      llvm::errs() << "error: " << error << "\n";
+      return failure();
+    }
+    tensor.bytes.assign(bytes->begin(), bytes->end());
+  }
+  return success();
+}
+
+static LogicalResult writeOutput(Twine name, ArrayRef<uint8_t> bytes) {
+  std::string error;
+  if (fp8rt::writeFileAtomically(
+          (outputFolder + "/" + name + ".bin").str(),
+          std::string_view(reinterpret_cast<const char *>(bytes.data()),
+                           bytes.size()),
+          error))
+    return success();
+  llvm::errs() << "error: " << error << "\n";
+  return failure();
+}
+
 static int runFunction(fp8rt_program *program, size_t number,
                        func::FuncOp function, Data data) {
   fp8rt_error *error = nullptr;
@@ -206,6 +250,8 @@ static int runFunction(fp8rt_program *program, size_t number,
     interpreted.push_back(HostTensor::zeros(cast<RankedTensorType>(type)));
     fill(interpreted.back(), data, interpreted.size());
   }
+  if (!dataPaths.empty() && failed(readInputs(interpreted)))
+    return 1;
   std::vector<HostTensor> compiled = interpreted;
   // Caller-placed results, and every pointer the runtime wants.
   std::vector<void *> arguments, results;
@@ -226,28 +272,38 @@ static int runFunction(fp8rt_program *program, size_t number,
   if (fp8rt_run(runner, arguments.data(), results.data(), arena, arenaBytes,
                 nullptr, &error))
     code = fail(error);
-  FailureOr<std::vector<HostTensor>> expected =
-      interpret(function, interpreted);
-  if (failed(expected))
+  FailureOr<std::vector<HostTensor>> expected = failure();
+  if (dataPaths.empty() && failed(expected = interpret(function, interpreted)))
     code = 1;
-  for (size_t i = 0; code == 0 && i < expected->size(); ++i) {
+  for (size_t i = 0; code == 0 && i < function.getNumResults(); ++i) {
     fp8rt_result_info result;
     fp8rt_get_result(program, number, i, &result);
-    size_t width =
-        (*expected)[i].type.getElementType().getIntOrFloatBitWidth() / 8;
+    size_t width = cast<RankedTensorType>(function.getResultTypes()[i])
+                       .getElementTypeBitWidth() /
+                   8;
     std::vector<uint8_t> bytes = gather(
         result,
         static_cast<const uint8_t *>(fp8rt_runner_result_data(runner, i)),
         width);
+    if (!dataPaths.empty()) {
+      if (failed(writeOutput("result" + Twine(i), bytes)))
+        code = 1;
+      continue;
+    }
     if (!compare((*expected)[i], bytes.data(),
                  "@" + function.getName() + " on " + nameOf(data) +
                      ": result '" + result.name + "'"))
       code = 1;
   }
+  for (size_t i = 0; !dataPaths.empty() && i < compiled.size(); ++i)
+    if (function.getArgAttr(i, kStateAttr) &&
+        failed(writeOutput("argument" + Twine(i), compiled[i].bytes)))
+      code = 1;
   for (auto [before, after] : llvm::zip_equal(interpreted, compiled))
-    if (code == 0 && !compare(before, after.bytes.data(),
-                              "@" + function.getName() + " on " + nameOf(data) +
-                                  ": an argument"))
+    if (code == 0 && dataPaths.empty() &&
+        !compare(before, after.bytes.data(),
+                 "@" + function.getName() + " on " + nameOf(data) +
+                     ": an argument"))
       code = 1;
   fp8rt_destroy_runner(runner);
   std::free(arena);
@@ -266,8 +322,16 @@ int main(int argc, char **argv) {
     return 1;
   // The interpreter reads the program as it was written.
   OwningOpRef<ModuleOp> original(module->clone());
-  placeKernels(*module);
   PassManager passes(&context);
+  bool formed = false;
+  module->walk([&](KernelOp) { formed = true; });
+  if (formed) {
+    placeKernels(*module);
+  } else {
+    passes.addPass(createFP8FormKernelsPass({/*fuse=*/"none"}));
+    passes.addPass(createFP8InsertFreesPass());
+    passes.addPass(createFP8PlacePass());
+  }
   passes.addPass(createFP8LowerToCPUPass());
   if (failed(passes.run(*module)))
     return 1;
@@ -292,6 +356,10 @@ int main(int argc, char **argv) {
   size_t number = 0;
   for (func::FuncOp function : original->getOps<func::FuncOp>()) {
     int own = 0;
+    if (!dataPaths.empty()) {
+      code = runFunction(program, number, function, Data::Normal);
+      break;
+    }
     for (Data data : {Data::Normal, Data::Special, Data::Bits})
       own |= runFunction(program, number, function, data);
     if (own == 0)

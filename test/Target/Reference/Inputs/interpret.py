@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Runs the reference interpreter on NumPy arrays, for the tests of this folder."""
+"""Runs the reference interpreter on NumPy arrays, for the tests of this folder; or, with FP8_TEST_RUNNER set to
+fp8-kernel-test, compiled code."""
 
 import os
 import subprocess
@@ -40,7 +41,7 @@ def run(text, arrays, results, states=()):
         for index, array in enumerate(arrays):
             inputs.append(os.path.join(folder, f"in{index}.bin"))
             np.ascontiguousarray(array).tofile(inputs[-1])
-        command = ["fp8-interpret", path, "--inputs=" + ",".join(inputs), "--output-folder=" + folder]
+        command = [os.environ.get("FP8_TEST_RUNNER", "fp8-interpret"), path, "--inputs=" + ",".join(inputs), "--output-folder=" + folder]
         if subprocess.run(command).returncode != 0:
             sys.exit(f"error: the interpreter failed on\n{text}")
         outputs = [
