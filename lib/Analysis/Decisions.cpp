@@ -119,6 +119,11 @@ void mlir::fp8::explain(const PlanGraph &graph, Policy policy, const Selection &
   ValueNames names(graph.func);
   Program program = materialize(graph, chosen);
   const PlanOption &plan = search.evaluate(chosen);
+  // What is kept, and no more: `chosen` may also name values that are read only where another is not kept, and a
+  // sentence compares with the plan that keeps the rest of the list.
+  Selection keptOnly(graph.values.size(), false);
+  for (int value : program.residuals)
+    keptOnly[graph.values[value].root] = true;
   for (int value : program.residuals) {
     const PlanValue &entry = graph.values[value];
     const PlanNode &node = graph.nodes[entry.node];
@@ -144,8 +149,9 @@ void mlir::fp8::explain(const PlanGraph &graph, Policy policy, const Selection &
       saved.why = llvm::formatv("'{0}' is in the list of op-list and backward reads its result: {1}", saved.op,
                                 formatBytes(entry.bytes));
     } else {
-      Selection other = chosen;
-      other[value] = false;
+      // The storage of a gather in halves is its start's.
+      Selection other = keptOnly;
+      other[entry.root] = false;
       const PlanOption &flipped = search.evaluate(other);
       double seconds = flipped.seconds - plan.seconds;
       int64_t bytes = plan.peak - flipped.peak;

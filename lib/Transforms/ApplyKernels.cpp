@@ -24,6 +24,13 @@ static Value getKernelOperand(Value value) {
   return value;
 }
 
+/// What barriers hide: the same storage, of the same type.
+static Value getBarrierSource(Value value) {
+  while (auto barrier = value.getDefiningOp<RematBarrierOp>())
+    value = barrier.getX();
+  return value;
+}
+
 static KernelKind getKernelKind(NodeClass kind) {
   switch (kind) {
   case NodeClass::Matmul:
@@ -91,18 +98,19 @@ void KernelApplier::emitKernel(const KernelNode &kernel, OpBuilder &builder) {
   DenseSet<Operation *> members;
   for (int member : kernel.members)
     members.insert(opOf(member));
-  llvm::SetVector<Value> operands;
+  // One operand a buffer, or what members read through several barriers would be read from memory several times.
+  llvm::MapVector<Value, llvm::SetVector<Value>> operands;
   for (int member : kernel.members)
     for (Value operand : opOf(member)->getOperands()) {
       Value root = getKernelOperand(operand);
       Operation *def = root.getDefiningOp();
       if (def && (members.contains(def) || def->hasTrait<OpTrait::ConstantLike>()))
         continue;
-      operands.insert(root);
+      operands[getBarrierSource(root)].insert(root);
     }
   SmallVector<Value> inputs;
-  for (Value operand : operands)
-    inputs.push_back(remap(operand, builder));
+  for (auto &[source, aliases] : operands)
+    inputs.push_back(remap(aliases.front(), builder));
   SmallVector<Value> results;
   for (int output : kernel.outputs)
     results.push_back(graph.values[program.values[output].value].value);
@@ -120,8 +128,11 @@ void KernelApplier::emitKernel(const KernelNode &kernel, OpBuilder &builder) {
   Block &body = op.getBody().emplaceBlock();
   OpBuilder inner = OpBuilder::atBlockBegin(&body);
   IRMapping mapping;
-  for (Value operand : operands)
-    mapping.map(operand, body.addArgument(operand.getType(), operand.getLoc()));
+  for (auto &[source, aliases] : operands) {
+    BlockArgument argument = body.addArgument(source.getType(), source.getLoc());
+    for (Value alias : aliases)
+      mapping.map(alias, argument);
+  }
   // Views and constants are cloned where a member first needs them.
   std::function<void(Value)> require = [&](Value value) {
     if (mapping.contains(value))
