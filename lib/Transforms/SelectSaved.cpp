@@ -112,15 +112,33 @@ LogicalResult SelectSavedPass::reportBudget(const PlanGraph &graph, const PlanOp
   KernelGraph kernels = formKernels(program, fusion);
   std::vector<int> order = schedule(kernels);
   PeakInfo info = simulate(kernels, order);
+  if (info.peakKernel < 0)
+    return diagnostic;
+  // What is live there, largest first: buffers and the workspace of the kernel that runs.
+  constexpr int kContributors = 5;
   ValueNames names(graph.func);
-  SmallVector<int> live;
-  if (info.peakKernel >= 0)
-    live = getLiveRoots(kernels, order, info.peakKernel);
-  for (int root : ArrayRef<int>(live).take_front(5)) {
+  const KernelNode &kernel = kernels.kernels[order[info.peakKernel]];
+  int64_t workspace = kernel.workspace;
+  int printed = 0;
+  auto printWorkspace = [&] {
+    Operation *op = program.node(program.instances[kernel.members.front()]).op;
+    diagnostic.attachNote(op->getLoc()) << "live at that plan's peak: the workspace of '" << op->getName() << "', "
+                                        << formatBytes(workspace);
+    workspace = 0;
+    ++printed;
+  };
+  for (int root : getLiveRoots(kernels, order, info.peakKernel)) {
     const PlanValue &value = program.graphValue(root);
+    if (workspace > value.bytes)
+      printWorkspace();
+    if (printed == kContributors)
+      return diagnostic;
     diagnostic.attachNote(value.value.getLoc()) << "live at that plan's peak: " << names.getName(value.value) << ", "
                                                 << formatBytes(value.bytes) << ", " << value.value.getType();
+    ++printed;
   }
+  if (workspace > 0 && printed < kContributors)
+    printWorkspace();
   return diagnostic;
 }
 
