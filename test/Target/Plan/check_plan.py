@@ -1,0 +1,372 @@
+# ===- check_plan.py - plan.json against the placed IR ----------------------=== #
+#
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# Recomputes what plan.json says of a program: bytes from the types in the
+# text, lifetimes from where buffers are made and freed, times from the rates
+# of the target, and every number in a sentence. What would happen without a
+# kept value is tried: fp8-opt plans the step again with overrides.
+#
+# usage: check_plan.py FILE TARGETS-SOURCE TARGET POLICY...
+#
+# ===------------------------------------------------------------------------=== #
+
+import math
+import os
+import re
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "Inputs"))
+import generic_ir
+import plan_runs
+
+OPTIONAL = (int, type(None))
+KEYS = {
+    "function": str, "policy": str, "peak_bytes": int, "arena_bytes": int, "saved_bytes": int, "transient_bytes": int,
+    "segments": list, "resident_bytes": int, "device_bytes": OPTIONAL, "min_feasible_peak_bytes": OPTIONAL,
+    "lower_bound_bytes": OPTIONAL, "bound_kind": (str, type(None)), "saved": list, "recomputed": list, "frees": list,
+    "timeline": list, "peak_at": dict, "step_us": (int, float), "recompute_us": (int, float),
+    "gap_pct": (int, float, type(None)), "lossy": list,
+}
+ROOT_KEYS = {"schema": str, "target": str, "functions": list}
+ENTRY_KEYS = {
+    "segments": {"name": str, "lifetime": str, "bytes": int, "arena_bytes": int},
+    "saved": {"value": str, "op": str, "loc": str, "bytes": int, "form": str, "why": str},
+    "recomputed": {"value": str, "op": str, "times": int, "cost_us": (int, float), "why": str},
+    "frees": {"value": str, "bytes": int, "after": str, "naive_after": str},
+    "timeline": {"op": str, "live_bytes": int},
+}
+
+
+def expect(condition, message):
+    if not condition:
+        raise AssertionError(message)
+
+
+def expect_equal(what, planned, recomputed):
+    expect(planned == recomputed, f"{what}: the plan says {planned}, the program says {recomputed}")
+
+
+def expect_close(what, planned, recomputed, tolerance):
+    expect(abs(planned - recomputed) <= tolerance, f"{what}: the plan says {planned}, the program says {recomputed}")
+
+
+def check_types(entry, keys, where):
+    for key, kind in keys.items():
+        expect(key in entry, f"{where}: no key '{key}'")
+        value = entry[key]
+        expect(isinstance(value, kind) and not isinstance(value, bool), f"{where}: '{key}' is {value!r}")
+
+
+def check_keys(plan):
+    check_types(plan, ROOT_KEYS, "plan")
+    for entry in [plan, *plan["functions"]]:
+        check_types(entry, KEYS, "plan")
+        for key, keys in ENTRY_KEYS.items():
+            for part in entry[key]:
+                check_types(part, keys, key)
+        check_types(entry["peak_at"], {"op": (str, type(None)), "live": list}, "peak_at")
+        for null, reason in [("device_bytes", "device_bytes_reason"), ("gap_pct", "gap_reason")]:
+            expect(entry[null] is not None or entry.get(reason), f"'{null}' is null without a reason")
+        expect_equal("names of the segments", [part["name"] for part in entry["segments"]],
+                     ["step", "saved", "deferred", "transient", "io"])
+    for key, value in plan["functions"][0].items():
+        expect(plan[key] == value, f"'{key}' at the top is not that of the first function")
+
+
+class Line:
+    """One function of placed IR as a line of kernels and waits, with the storage each one holds."""
+
+    def __init__(self, module, function):
+        self.names = module.value_names(function)
+        self.kernels, self.roots, self.frees, self.made, self.types = [], {}, {}, {}, {}
+        self.residuals, self.results, self.first_backward = [], [], 0
+        step = next((op for op in function.walk() if op.name == "fp8.step"), None)
+        if step:
+            self._read(step.regions[0])
+            self.first_backward = len(self.kernels)
+            kept = self._split_yield(step.regions[0][-1])
+            for argument, residual in zip(step.arguments[1], kept):
+                self.roots[argument] = self.root(residual)
+            self.residuals = kept
+            self._read(step.regions[1])
+            self._split_yield(step.regions[1][-1])
+        else:
+            self._read(function.regions[0])
+            self.first_backward = len(self.kernels)
+            self.results = [self.root(value) for value in function.regions[0][-1].operands]
+        self.results = [value for value in dict.fromkeys(self.results) if value in self.made]
+        end = len(self.kernels) - 1
+        self.last = {value: end if value in self.results else self.frees[value] for value in self.made}
+
+    def _split_yield(self, op):
+        found = re.search(r"operandSegmentSizes = array<i32: (\d+), (\d+)>", op.attributes)
+        count = int(found.group(1))
+        self.results += [self.root(value) for value in op.operands[:count]]
+        return op.operands[count:]
+
+    def root(self, value):
+        return self.roots.get(value, value)
+
+    def _read(self, ops):
+        for op in ops:
+            if op.name in plan_runs.ALIASES:
+                self.roots[op.results[0]] = self.root(op.operands[0])
+            if op.name in ("fp8.kernel", "fp8.wait"):
+                self.kernels.append(op)
+            if op.name == "fp8.kernel":
+                for value, kind in zip(op.results, op.result_types):
+                    if kind.startswith("tensor"):
+                        self.made[value], self.types[value] = len(self.kernels) - 1, kind
+            if op.name == "fp8.free":
+                for value in op.operands:
+                    value = self.root(value)
+                    expect(value not in self.frees, f"'{value}' is freed twice")
+                    self.frees[value] = len(self.kernels) - 1
+
+    def bytes(self, value):
+        return generic_ir.bytes_of(self.types[value])
+
+    def is_live(self, value, index):
+        return self.made[value] <= index <= self.last[value]
+
+    def crosses(self, value):
+        return self.made[value] < self.first_backward <= self.last[value] and value not in self.results
+
+    def live_bytes(self, index, values=None):
+        values = self.made if values is None else values
+        own = self.kernels[index].integer("workspace") or 0
+        return own + sum(self.bytes(value) for value in values if self.is_live(value, index))
+
+    def kernel_name(self, index):
+        op = self.kernels[index]
+        return self.names[op.results[0]] if op.results else op.regions[0][0].name
+
+
+def align(size):
+    return (size + 255) // 256 * 256
+
+
+def check_memory(plan, line):
+    """Everything that follows from where buffers are made and freed."""
+    count = len(line.kernels)
+    live = [line.live_bytes(index) for index in range(count)]
+    expect_equal("timeline", [(part["op"], part["live_bytes"]) for part in plan["timeline"]],
+                 [(line.kernel_name(index), live[index]) for index in range(count)])
+    expect_equal("peak_bytes", plan["peak_bytes"], max(live, default=0))
+    if plan["peak_bytes"]:
+        peak = live.index(max(live))
+        expect_equal("peak_at.op", plan["peak_at"]["op"], line.kernel_name(peak))
+        there = [(line.names[value], line.bytes(value)) for value in line.made if line.is_live(value, peak)]
+        if own := line.kernels[peak].integer("workspace"):
+            there.append((line.kernel_name(peak), own))
+        expect_equal("peak_at.live", sorted((part["value"], part["bytes"]) for part in plan["peak_at"]["live"]),
+                     sorted(there))
+    kept = [value for value in dict.fromkeys(line.root(value) for value in line.residuals)
+            if value in line.made and value not in line.results]
+    expect_equal("bytes of saved", [part["bytes"] for part in plan["saved"]], [line.bytes(value) for value in kept])
+    expect_equal("values of saved", [part["value"] for part in plan["saved"]], [line.names[value] for value in kept])
+    expect_equal("saved_bytes", plan["saved_bytes"], sum(line.bytes(value) for value in kept))
+    local = [value for value in line.made if value not in line.results and not line.crosses(value)]
+    expect_equal("transient_bytes", plan["transient_bytes"],
+                 max((line.live_bytes(index, local) for index in range(count)), default=0))
+    segments = {part["name"]: part for part in plan["segments"]}
+    expect_equal("segments", [segments[name]["bytes"] for name in ("saved", "transient", "io")],
+                 [plan["saved_bytes"], plan["transient_bytes"], sum(line.bytes(value) for value in line.results)])
+    ends = [line.first_backward - 1, count - 1]
+    freed = [(line.names[value], line.bytes(value), line.kernel_name(index),
+              line.kernel_name(ends[index >= line.first_backward])) for value, index in line.frees.items()]
+    expect_equal("frees", sorted((part["value"], part["bytes"], part["after"], part["naive_after"])
+                                 for part in plan["frees"]), sorted(freed))
+
+
+def check_arena(plan, function, line):
+    """Slots are aligned, apart from one another, and end at arena_bytes; the waste is small."""
+    slots = []
+    for index, op in enumerate(line.kernels):
+        for value, offset in zip(op.results, op.integers("offsets") or []):
+            if value in line.made and offset >= 0:
+                slots.append((line.made[value], line.last[value], offset, line.bytes(value)))
+        if own := op.integer("workspace"):
+            slots.append((index, index, op.integer("workspace_offset"), own))
+    slots = [slot for slot in slots if slot[3]]
+    for slot in slots:
+        expect(slot[2] % 256 == 0, f"the offset {slot[2]} is not a multiple of 256")
+    for number, a in enumerate(slots):
+        for b in slots[:number]:
+            apart = a[1] < b[0] or b[1] < a[0] or a[2] + a[3] <= b[2] or b[2] + b[3] <= a[2]
+            expect(apart, f"slots {a} and {b} overlap")
+    expect_equal("arena_bytes", plan["arena_bytes"], max((align(slot[2] + slot[3]) for slot in slots), default=0))
+    expect_equal("fp8.arena_bytes", function.integer("fp8.arena_bytes"), plan["arena_bytes"])
+    limit = 1.05 * plan["peak_bytes"] + 256 * len(plan["peak_at"]["live"])
+    expect(plan["arena_bytes"] <= limit, f"arena_bytes {plan['arena_bytes']} is over {limit}")
+
+
+def matmul_rate(op, rates):
+    groups = [re.search(r"scale = \[([^\]]*)\]", kind) for kind in op.operand_types[:2]]
+    element = generic_ir.shape_of(op.operand_types[0])[1]
+    if element in ("bf16", "f32"):
+        return rates["flopsBF16" if element == "bf16" else "flopsF32"]
+    entries = [entry.strip() for group in groups for entry in group.group(1).split(",")]
+    if any(entry not in ("1", "all") for entry in entries):
+        return rates["flopsF8Block"]
+    return rates["flopsF8Tensor" if all(entry == "all" for entry in entries) else "flopsF8Row"]
+
+
+def seconds_of(op, moved, rates):
+    """The time of one op that moves so many bytes: the slower of arithmetic and memory, and a launch. Only matmuls
+    compute for long enough to count on the targets checked here."""
+    compute = link = 0
+    if op.name == "fp8.matmul":
+        (m, k), _ = generic_ir.shape_of(op.operand_types[0])
+        (_, n), _ = generic_ir.shape_of(op.operand_types[1])
+        compute = 2 * m * n * k / matmul_rate(op, rates)
+    if op.name in ("fp8.all_gather", "fp8.all_gather_start"):
+        sent = sum(map(generic_ir.bytes_of, op.result_types)) - sum(map(generic_ir.bytes_of, op.operand_types))
+        link = rates["linkLatencySeconds"] + sent / rates["linkBytesPerSecond"]
+    return max(compute, moved / rates["copyBytesPerSecond"]) + link + rates["launchSeconds"]
+
+
+def moved_by(op):
+    """Bytes read, written and, by a collective, sent."""
+    moved = sum(map(generic_ir.bytes_of, op.operand_types + op.result_types))
+    sent = 0
+    if op.name in ("fp8.all_gather", "fp8.all_gather_start"):
+        sent = sum(map(generic_ir.bytes_of, op.result_types)) - sum(map(generic_ir.bytes_of, op.operand_types))
+    return moved, sent
+
+
+def check_step_time(plan, line, rates):
+    total = 0
+    for op in line.kernels:
+        if op.name != "fp8.kernel":
+            total += rates["launchSeconds"] if op.name != "fp8.wait" else 0
+            continue
+        inner = next(part for part in op.regions[0] if part.name not in plan_runs.ALIASES + ("arith.constant",))
+        moved = sum(map(generic_ir.bytes_of, op.operand_types + op.result_types))
+        total += seconds_of(inner, moved, rates)
+    expect_close("step_us", plan["step_us"], total * 1e6, 1e-3)
+
+
+def to_int(text):
+    return int(text.replace(",", ""))
+
+
+SENTENCES = {
+    "kept": r"([\d,]+) B kept; computing it again instead would make the step ([\d.]+) us (longer|shorter) and the "
+            r"peak ([\d,]+) B (lower|higher)(; it is on the minimum cut)?",
+    "never": r"'(\S+)' may not run twice, so its ([\d,]+) B are kept",
+    "override": r"'fp8.policy' on it says save: ([\d,]+) B",
+    "save-all": r"backward reads it, and save-all keeps all that backward reads: ([\d,]+) B",
+    "recompute-all": r"marked 'fp8.checkpoint': ([\d,]+) B",
+    "op-list": r"'(\S+)' is in the list of op-list and backward reads its result: ([\d,]+) B",
+}
+RECOMPUTED = (r"recompute costs ([\d.]+) us by itself \(([\d,]+) B moved\) and frees ([\d,]+) B between forward and "
+              r"backward")
+
+
+def check_saved(path, plan, joint, function):
+    """Every number of every sentence of `saved`."""
+    names = joint.value_names(function)
+    ops = {names[value]: op for op in function.walk() for value in op.results}
+    kept = {entry["value"] for entry in plan["saved"]}
+    options = {"target": plan["target"], "policy": "save-all"}
+    planned_again = None
+    for entry in plan["saved"]:
+        op = ops[entry["value"]]
+        expect_equal(f"op of {entry['value']}", entry["op"], op.name)
+        kind, found = next(((kind, match) for kind, pattern in SENTENCES.items()
+                            if (match := re.fullmatch(pattern, entry["why"]))), (None, None))
+        expect(kind, f"an unknown sentence: {entry['why']}")
+        if kind in ("save-all", "recompute-all", "op-list"):
+            expect_equal("policy in a sentence", kind, plan["policy"])
+        if kind in ("never", "op-list"):
+            expect_equal("op in a sentence", found.group(1), op.name)
+        if kind != "kept":
+            expect_equal("bytes in a sentence", to_int(found.groups()[-1]), entry["bytes"])
+            continue
+        expect_equal("bytes in a sentence", to_int(found.group(1)), entry["bytes"])
+        expect_equal("minimum cut in a sentence", found.group(6) is not None, plan["policy"] == "min-cut")
+
+        def plan_with(values):
+            text = plan_runs.override(joint, lambda _, result: names[result] in values)
+            return plan_runs.make_plan("-", text, **options)
+
+        if planned_again is None:
+            planned_again = plan_with(kept)
+            expect_equal("peak_bytes with all choices as overrides", plan["peak_bytes"], planned_again["peak_bytes"])
+            expect_close("step_us with all choices as overrides", plan["step_us"], planned_again["step_us"], 1e-5)
+        without = plan_with(kept - {entry["value"]})
+        longer = float(found.group(2)) * (1 if found.group(3) == "longer" else -1)
+        lower = to_int(found.group(4)) * (1 if found.group(5) == "lower" else -1)
+        what = f"'{entry['value']}' computed again"
+        expect_close(f"step_us with {what}", longer, without["step_us"] - plan["step_us"], 1e-3)
+        expect_equal(f"peak_bytes with {what}", lower, plan["peak_bytes"] - without["peak_bytes"])
+
+
+def check_recomputed(plan, joint, function, line, rates):
+    names = joint.value_names(function)
+    ops = {names[value]: op for op in function.walk() for value in op.results}
+    backward = line.kernels[line.first_backward :]
+    clones = [op for kernel in backward for op in kernel.walk()]
+    for entry in plan["recomputed"]:
+        op = ops[entry["value"]]
+        expect_equal(f"op of {entry['value']}", entry["op"], op.name)
+        moved, sent = moved_by(op)
+        found = re.fullmatch(RECOMPUTED, entry["why"])
+        expect(found, f"an unknown sentence: {entry['why']}")
+        expect_close(f"cost_us of {entry['value']}", entry["cost_us"], seconds_of(op, moved, rates) * 1e6, 1e-5)
+        expect_close(f"time in the sentence of {entry['value']}", float(found.group(1)), entry["cost_us"], 5.1e-4)
+        expect_equal(f"moved by {entry['value']}", to_int(found.group(2)), moved + sent)
+        expect_equal(f"freed by {entry['value']}", to_int(found.group(3)),
+                     sum(map(generic_ir.bytes_of, op.result_types)))
+        named = [part for part in clones if part.results
+                 and line.names[part.results[0]] == entry["value"] + "~recomputed" and part.name == op.name]
+        if "#" not in entry["value"]:
+            expect_equal(f"times of {entry['value']}", entry["times"], len(named))
+
+
+def check(path, targets_source, target, policy):
+    plan = plan_runs.make_plan(path, target=target, policy=policy)
+    check_keys(plan)
+    expect_equal("policy", plan["policy"], policy)
+    expect_equal("target", plan["target"], target)
+    rates = plan_runs.read_target(targets_source, target)
+    placed = plan_runs.placed_module(path, target=target, policy=policy)
+    joint = plan_runs.joint_module(path, target)
+    placed_functions = {generic_ir.symbol_name(op): op for op in placed.functions()}
+    joint_functions = {generic_ir.symbol_name(op): op for op in joint.functions()}
+    expect_equal("functions", sorted(entry["function"] for entry in plan["functions"]), sorted(placed_functions))
+    for entry in plan["functions"]:
+        entry = {**entry, "target": target}
+        function = placed_functions[entry["function"]]
+        line = Line(placed, function)
+        check_memory(entry, line)
+        check_arena(entry, function, line)
+        signature = function.attributes[function.attributes.index("function_type = ") + len("function_type = ") :]
+        arguments = generic_ir.split_top(signature[1 : generic_ir.match_bracket(signature, 0) - 1])
+        expect_equal("resident_bytes", entry["resident_bytes"], sum(map(generic_ir.bytes_of, arguments)))
+        expect(entry["lower_bound_bytes"] <= entry["min_feasible_peak_bytes"] <= entry["peak_bytes"],
+               "expected lower_bound_bytes <= min_feasible_peak_bytes <= peak_bytes")
+        check_step_time(entry, line, rates)
+        expect(0 <= entry["recompute_us"] <= entry["step_us"], "expected 0 <= recompute_us <= step_us")
+        expect(math.isfinite(entry["step_us"]), "step_us is not a number")
+        check_saved(path, entry, joint, joint_functions[entry["function"]])
+        check_recomputed(entry, joint, joint_functions[entry["function"]], line, rates)
+
+
+def main():
+    path, targets_source, target, *policies = sys.argv[1:]
+    failures = 0
+    for policy in policies:
+        try:
+            check(path, targets_source, target, policy)
+            print(f"{policy}: ok")
+        except AssertionError as error:
+            print(f"{policy}: {error}")
+            failures += 1
+    sys.exit(failures != 0)
+
+
+if __name__ == "__main__":
+    main()
