@@ -134,6 +134,16 @@ void LifetimeChecker::checkPushes() {
           << "first pushed here";
     }
   }
+  // A recomputation reads through a barrier what forward read before the push.
+  for (const LineOp &lineOp : ArrayRef(line.ops).drop_front(line.firstBackward))
+    if (isa<RematBarrierOp>(lineOp.op))
+      for (int storage : lineOp.uses)
+        if (const Push *push = forward[storage])
+          error(lineOp.op)
+                  .append("reads ", describe(storage),
+                          " again for a recomputation, after it was updated")
+                  .attachNote(push->op->getLoc())
+              << "updated here";
 }
 
 LogicalResult LifetimeChecker::run() {
