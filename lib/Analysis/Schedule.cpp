@@ -28,7 +28,8 @@ std::vector<std::pair<int, int>> mlir::fp8::getLiveRanges(const KernelGraph &gra
     int position = index;
     const KernelNode &kernel = graph.kernels[id];
     for (int output : kernel.outputs)
-      ranges[output] = {position, program.graphValue(output).escapes ? end : position};
+      if (program.graphValue(output).bytes > 0) // A token takes no memory.
+        ranges[output] = {position, program.graphValue(output).escapes ? end : position};
     auto extend = [&](int root) {
       if (isLocalStorage(program, root))
         ranges[root].second = std::max(ranges[root].second, position);
