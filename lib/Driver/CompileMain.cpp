@@ -9,6 +9,7 @@
 
 #include "fp8/Driver/CompileMain.h"
 
+#include "fp8/Input/ReadProgram.h"
 #include "fp8/Pipelines/Pipelines.h"
 #include "fp8/Target/Artifact.h"
 #include "fp8/Target/Plan.h"
@@ -143,10 +144,9 @@ LogicalResult run(const DriverOptions &options, DialectRegistry &registry) {
   if (options.output == "-" && (options.emit == "artifact" || options.emit == "reference"))
     return fail("expected '-o FILE' for '--emit=" + options.emit + "', which is binary");
 
-  std::string message;
-  std::unique_ptr<llvm::MemoryBuffer> buffer = openInputFile(options.input, &message);
+  std::unique_ptr<llvm::MemoryBuffer> buffer = readProgram(options.input, registry);
   if (!buffer)
-    return fail(message);
+    return failure();
   std::string program = buffer->getBuffer().str();
   llvm::SourceMgr sources;
   sources.AddNewSourceBuffer(std::move(buffer), SMLoc());

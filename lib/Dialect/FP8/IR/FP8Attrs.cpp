@@ -144,6 +144,9 @@ void TensorEncodingAttr::print(AsmPrinter &printer) const {
 LogicalResult TensorEncodingAttr::verifyEncoding(
     ArrayRef<int64_t> shape, Type elementType,
     function_ref<InFlightDiagnostic()> emitError) const {
+  // The parser asks about a type it could not read, and has said so.
+  if (!elementType)
+    return failure();
   // (C1)
   if (isScaled() && !isa<Float8E4M3FNType, Float8E5M2Type>(elementType))
     return emitError()
