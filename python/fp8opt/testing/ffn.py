@@ -7,7 +7,7 @@
 # ===------------------------------------------------------------------=== #
 """h = x + w2(silu(w1(x)) * w3(x)), layer after layer, and its gradients."""
 
-from typing import Dict, List, Tuple
+from typing import Dict, List, Optional, Tuple
 
 import numpy as np
 
@@ -20,10 +20,13 @@ ONE = np.float32(1)
 class FfnStep:
     """One training step of the stack, in NumPy.
 
-    `recipe` None computes without FP8 and without rounding, in f64: what the FP8 step approximates.
+    `recipe` None computes without FP8 and without rounding, in f64: what the FP8 step approximates. With `random`
+    every matmul is perturbed, see `numerics.perturb`.
     """
 
-    def __init__(self, layers: int, tokens: int, dim: int, ffn: int, recipe: str, seed: int, history: int = 16):
+    def __init__(self, layers: int, tokens: int, dim: int, ffn: int, recipe: str, seed: int, history: int = 16,
+                 random: Optional[np.random.Generator] = None):
+        self.random = random
         self.layers, self.tokens, self.dim, self.recipe, self.seed = layers, tokens, dim, recipe, seed
         self.weights: Dict[str, np.ndarray] = {}
         self.states: Dict[str, DelayedState] = {}
@@ -64,7 +67,7 @@ class FfnStep:
     def _linear(self, key: str, x: np.ndarray) -> "Linear":
         if self.recipe is None:
             return ExactLinear(x, self.weights[key])
-        return Linear(self.recipe, x, self.weights[key], "bf16", self.states.get(key))
+        return Linear(self.recipe, x, self.weights[key], "bf16", self.states.get(key), self.random)
 
     def _round(self, x: np.ndarray) -> np.ndarray:
         return x if self.recipe is None else bf16(x)

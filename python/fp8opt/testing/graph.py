@@ -20,7 +20,7 @@ import numpy as np
 
 from ..builder import Module, TensorType, Value
 from .inputs import make_input
-from .numerics import RECIPES, DelayedState, Linear, rounded
+from .numerics import RECIPES, DelayedState, Linear, perturb, rounded
 
 HISTORY = 4
 
@@ -159,9 +159,7 @@ class Run:
         return outputs
 
     def _inexact(self, x: np.ndarray) -> np.ndarray:
-        if self.perturbation is None:
-            return x
-        return x * (1 + self.perturbation.choice([-1, 1], x.shape) * np.float32(2.0 ** -21))
+        return perturb(x, self.perturbation)
 
     def forward(self, index: int) -> np.ndarray:
         """The value of node `index`; those before it are in `values`."""

@@ -9,8 +9,8 @@
 
     python3 -m fp8opt.testing.random_graphs --count=100 DIR
 
-DIR/graph-SEED.mlir is a program, DIR/graph-SEED.npz its outputs in the order of a run with that seed. A graph is kept
-only if its outputs are finite, moderate, and well conditioned: moving each result that is not correctly rounded by
+DIR/graph-SEED.mlir is a program, DIR/graph-SEED.npz its outputs in the order of a run with inputs of seed 0. A graph is
+kept only if its outputs are finite, moderate, and well conditioned: moving each result that is not correctly rounded by
 2^-21, more than an f32 sum of these lengths is off, moves no output by more than CONDITION in the 2-norm. So a gradient
 that differs by more than TOLERANCE is wrong, not unlucky.
 """
@@ -26,6 +26,7 @@ from ..builder import TensorType, tensor
 from .graph import BINARY, INEXACT, UNARY, Graph, Run
 from .numerics import relative_error
 
+INPUT_SEED = 0
 LARGEST = 64.0
 CONDITION = 2e-3
 TOLERANCE = 1e-2
@@ -46,9 +47,8 @@ class Generator:
 
     def __init__(self, seed: int, variant: int):
         self.random = random.Random(f"{seed}/{variant}")
-        self.seed = seed
         self.graph = Graph()
-        self.run = Run(self.graph, seed)
+        self.run = Run(self.graph, INPUT_SEED)
         self.values = self.run.values
         self.exact: List[bool] = []
         self.strided: List[bool] = []
@@ -200,7 +200,7 @@ def well_conditioned(graph: Graph, seed: int, outputs: Dict[str, np.ndarray]) ->
     """Whether all outputs are finite and moderate and barely move when inexact results do."""
     if not all(np.isfinite(value).all() and np.abs(value).max() < 1e4 for value in outputs.values()):
         return False
-    moved = graph.evaluate(seed, np.random.default_rng(seed))
+    moved = graph.evaluate(INPUT_SEED, np.random.default_rng(seed))
     return all(relative_error(moved[name], value) <= CONDITION for name, value in outputs.items())
 
 
@@ -212,7 +212,7 @@ def random_graph(seed: int):
         if not 5 <= operations <= 40 or not graph.results:
             continue
         with np.errstate(all="ignore"):
-            outputs = graph.evaluate(seed)
+            outputs = graph.evaluate(INPUT_SEED)
             if well_conditioned(graph, seed, outputs):
                 return graph, outputs
     raise RuntimeError(f"no well-conditioned graph in 200 drawn for seed {seed}")
