@@ -8,9 +8,9 @@ func.func @abs_trap(
     %x: tensor<1024x16384xbf16> loc("x"),
     %w1_shard: tensor<1024x16384xbf16> {fp8.parameter} loc("w1_shard"),
     %w2_shard: tensor<4096x4096xbf16> {fp8.parameter} loc("w2_shard"),
-    %d_y: tensor<1024x16384xbf16> {fp8.tangent} loc("d_y"))
+    %d_z: tensor<1024x16384xbf16> {fp8.tangent} loc("d_z"))
     -> (tensor<1024x16384xbf16>, tensor<1024x16384xbf16>, tensor<4096x16384xbf16>, tensor<16384x4096xbf16>) {
-  %y, %d_x, %d_w1, %d_w2 = fp8.step -> (tensor<1024x16384xbf16>, tensor<1024x16384xbf16>, tensor<4096x16384xbf16>, tensor<16384x4096xbf16>) forward {
+  %z, %d_x, %d_w1, %d_w2 = fp8.step -> (tensor<1024x16384xbf16>, tensor<1024x16384xbf16>, tensor<4096x16384xbf16>, tensor<16384x4096xbf16>) forward {
     // h = x * w1^T, w1 [4096, 16384] scaled by rows.
     %w1 = fp8.all_gather %w1_shard axis = "fsdp" dim = 0 : tensor<1024x16384xbf16> -> tensor<4096x16384xbf16> loc("w1")
     %w1_abs = math.absf %w1 : tensor<4096x16384xbf16> loc("w1_abs")
@@ -36,10 +36,14 @@ func.func @abs_trap(
     %w2_row_t = fp8.permute %w2_row [1, 0] : tensor<16384x4096xf8E4M3FN, #fp8.tensor<scale = [1, all]>> -> tensor<4096x16384xf8E4M3FN, #fp8.tensor<scale = [all, 1]>> loc("w2_row_t")
     %w2_rowscale_t = fp8.permute %w2_rowscale [1, 0] : tensor<16384x1xf32> -> tensor<1x16384xf32> loc("w2_rowscale_t")
     %y_0 = fp8.matmul %h_row, %w2_row_t scales(%h_rowscale, %w2_rowscale_t : tensor<1024x1xf32>, tensor<1x16384xf32>) {fast_accum = true} : tensor<1024x4096xf8E4M3FN, #fp8.tensor<scale = [1, all]>>, tensor<4096x16384xf8E4M3FN, #fp8.tensor<scale = [all, 1]>> -> tensor<1024x16384xbf16> loc("y")
+
+    // The layers behind: 512 MiB at their worst moment, while everything kept of the two linears is alive.
+    %z_0 = fp8.opaque "layers_behind"(%y_0) {scratch_bytes = 536870912 : i64} : (tensor<1024x16384xbf16>) -> tensor<1024x16384xbf16> loc("z")
     // Everything that backward reads; a policy makes this list shorter.
-    fp8.yield %y_0 residuals(%h, %w1, %w1_abs, %w2, %w2_abs)
+    fp8.yield %z_0 residuals(%h, %w1, %w1_abs, %w2, %w2_abs)
       : tensor<1024x16384xbf16> residuals(tensor<1024x4096xbf16>, tensor<4096x16384xbf16>, tensor<4096x16384xbf16>, tensor<16384x4096xbf16>, tensor<16384x4096xbf16>)
   } backward (%h_r: tensor<1024x4096xbf16>, %w1_r: tensor<4096x16384xbf16>, %w1_abs_r: tensor<4096x16384xbf16>, %w2_r: tensor<16384x4096xbf16>, %w2_abs_r: tensor<16384x4096xbf16>) {
+    %d_y = fp8.opaque "layers_behind_backward"(%d_z) {scratch_bytes = 536870912 : i64} : (tensor<1024x16384xbf16>) -> tensor<1024x16384xbf16> loc("d_y")
     // d_h = d_y * w2, w2 scaled by columns: the maxima come from forward's abs.
     %d_y_rowmax = fp8.amax %d_y group = [1, 0] : tensor<1024x16384xbf16> -> tensor<1024x1xf32> loc("d_y_rowmax")
     %d_y_rowscale = fp8.scale %d_y_rowmax format = f8E4M3FN {division = #fp8.division<double>, eps = 1.0e-12 : f64} : tensor<1024x1xf32> loc("d_y_rowscale")
@@ -81,6 +85,6 @@ func.func @abs_trap(
     %d_w1_0 = fp8.matmul %d_h_col_t, %x_col scales(%d_h_colscale_t, %x_colscale : tensor<4096x1xf32>, tensor<1x16384xf32>) {fast_accum = true} : tensor<4096x1024xf8E4M3FN, #fp8.tensor<scale = [1, all]>>, tensor<1024x16384xf8E4M3FN, #fp8.tensor<scale = [all, 1]>> -> tensor<4096x16384xbf16> loc("d_w1")
     fp8.yield %d_x_0, %d_w1_0, %d_w2_0 : tensor<1024x16384xbf16>, tensor<4096x16384xbf16>, tensor<16384x4096xbf16>
   }
-  return %y, %d_x, %d_w1, %d_w2 : tensor<1024x16384xbf16>, tensor<1024x16384xbf16>, tensor<4096x16384xbf16>, tensor<16384x4096xbf16>
+  return %z, %d_x, %d_w1, %d_w2 : tensor<1024x16384xbf16>, tensor<1024x16384xbf16>, tensor<4096x16384xbf16>, tensor<16384x4096xbf16>
 }
 }

@@ -6,9 +6,9 @@ func.func @abs_trap_tensorwise(
     %x: tensor<1024x16384xbf16> loc("x"),
     %w1_shard: tensor<1024x16384xbf16> {fp8.parameter} loc("w1_shard"),
     %w2_shard: tensor<4096x4096xbf16> {fp8.parameter} loc("w2_shard"),
-    %d_y: tensor<1024x16384xbf16> {fp8.tangent} loc("d_y"))
+    %d_z: tensor<1024x16384xbf16> {fp8.tangent} loc("d_z"))
     -> (tensor<1024x16384xbf16>, tensor<1024x16384xbf16>, tensor<4096x16384xbf16>, tensor<16384x4096xbf16>) {
-  %y, %d_x, %d_w1, %d_w2 = fp8.step -> (tensor<1024x16384xbf16>, tensor<1024x16384xbf16>, tensor<4096x16384xbf16>, tensor<16384x4096xbf16>) forward {
+  %z, %d_x, %d_w1, %d_w2 = fp8.step -> (tensor<1024x16384xbf16>, tensor<1024x16384xbf16>, tensor<4096x16384xbf16>, tensor<16384x4096xbf16>) forward {
     // h = x * w1^T
     %w1 = fp8.all_gather %w1_shard axis = "fsdp" dim = 0 : tensor<1024x16384xbf16> -> tensor<4096x16384xbf16> loc("w1")
     %w1_abs = math.absf %w1 : tensor<4096x16384xbf16> loc("w1_abs")
@@ -32,10 +32,14 @@ func.func @abs_trap_tensorwise(
     %h_f8 = fp8.cast %h, %h_scale : tensor<1024x4096xbf16>, tensor<1x1xf32> -> tensor<1024x4096xf8E4M3FN, #fp8.tensor<scale = [all, all]>> loc("h_f8")
     %w2_f8_t = fp8.permute %w2_f8 [1, 0] : tensor<16384x4096xf8E4M3FN, #fp8.tensor<scale = [all, all]>> -> tensor<4096x16384xf8E4M3FN, #fp8.tensor<scale = [all, all]>> loc("w2_f8_t")
     %y_0 = fp8.matmul %h_f8, %w2_f8_t scales(%h_scale, %w2_scale : tensor<1x1xf32>, tensor<1x1xf32>) {fast_accum = true} : tensor<1024x4096xf8E4M3FN, #fp8.tensor<scale = [all, all]>>, tensor<4096x16384xf8E4M3FN, #fp8.tensor<scale = [all, all]>> -> tensor<1024x16384xbf16> loc("y")
+
+    // The layers behind: 512 MiB at their worst moment, while everything kept of the two linears is alive.
+    %z_0 = fp8.opaque "layers_behind"(%y_0) {scratch_bytes = 536870912 : i64} : (tensor<1024x16384xbf16>) -> tensor<1024x16384xbf16> loc("z")
     // Everything that backward reads; a policy makes this list shorter.
-    fp8.yield %y_0 residuals(%x_f8, %x_scale, %h_f8, %h_scale, %w1, %w1_max, %w2, %w2_max)
+    fp8.yield %z_0 residuals(%x_f8, %x_scale, %h_f8, %h_scale, %w1, %w1_max, %w2, %w2_max)
       : tensor<1024x16384xbf16> residuals(tensor<1024x16384xf8E4M3FN, #fp8.tensor<scale = [all, all]>>, tensor<1x1xf32>, tensor<1024x4096xf8E4M3FN, #fp8.tensor<scale = [all, all]>>, tensor<1x1xf32>, tensor<4096x16384xbf16>, tensor<1x1xf32>, tensor<16384x4096xbf16>, tensor<1x1xf32>)
   } backward (%x_f8_r: tensor<1024x16384xf8E4M3FN, #fp8.tensor<scale = [all, all]>>, %x_scale_r: tensor<1x1xf32>, %h_f8_r: tensor<1024x4096xf8E4M3FN, #fp8.tensor<scale = [all, all]>>, %h_scale_r: tensor<1x1xf32>, %w1_r: tensor<4096x16384xbf16>, %w1_max_r: tensor<1x1xf32>, %w2_r: tensor<16384x4096xbf16>, %w2_max_r: tensor<1x1xf32>) {
+    %d_y = fp8.opaque "layers_behind_backward"(%d_z) {scratch_bytes = 536870912 : i64} : (tensor<1024x16384xbf16>) -> tensor<1024x16384xbf16> loc("d_y")
     // d_h = d_y * w2: the weight is cast again, by the scale of the maximum that forward found.
     %d_y_max = fp8.amax %d_y group = [0, 0] : tensor<1024x16384xbf16> -> tensor<1x1xf32> loc("d_y_max")
     %d_y_scale = fp8.scale %d_y_max format = f8E5M2 {division = #fp8.division<double>, eps = 1.0e-12 : f64} : tensor<1x1xf32> loc("d_y_scale")
@@ -61,6 +65,6 @@ func.func @abs_trap_tensorwise(
     %d_w1_0 = fp8.matmul %d_h_f8_t, %x_f8_r scales(%d_h_scale, %x_scale_r : tensor<1x1xf32>, tensor<1x1xf32>) : tensor<4096x1024xf8E5M2, #fp8.tensor<scale = [all, all]>>, tensor<1024x16384xf8E4M3FN, #fp8.tensor<scale = [all, all]>> -> tensor<4096x16384xbf16> loc("d_w1")
     fp8.yield %d_x_0, %d_w1_0, %d_w2_0 : tensor<1024x16384xbf16>, tensor<4096x16384xbf16>, tensor<16384x4096xbf16>
   }
-  return %y, %d_x, %d_w1, %d_w2 : tensor<1024x16384xbf16>, tensor<1024x16384xbf16>, tensor<4096x16384xbf16>, tensor<16384x4096xbf16>
+  return %z, %d_x, %d_w1, %d_w2 : tensor<1024x16384xbf16>, tensor<1024x16384xbf16>, tensor<4096x16384xbf16>, tensor<16384x4096xbf16>
 }
 }
