@@ -221,10 +221,13 @@ void mlir::fp8::applyOrder(const KernelGraph &kernels, ArrayRef<int> order) {
     moveBeforeTerminator(program.node(program.instances[kernels.kernels[id].members.front()]).op);
   // Views that only a terminator reads go last.
   auto moveTrailing = [](Block &block) {
-    for (Operation &op : llvm::make_early_inc_range(block.without_terminator()))
+    SmallVector<Operation *> trailing;
+    for (Operation &op : block.without_terminator())
       if (isView(&op) && !isa<WaitOp>(op) &&
           llvm::all_of(op.getUsers(), [&](Operation *user) { return user == block.getTerminator() || isView(user); }))
-        op.moveBefore(block.getTerminator());
+        trailing.push_back(&op);
+    for (Operation *op : trailing)
+      op->moveBefore(block.getTerminator());
   };
   StepOp step = program.graph->step;
   func::FuncOp func = program.graph->func;
