@@ -8,6 +8,8 @@
 
 #include "fp8/Analysis/Decisions.h"
 
+#include "mlir/IR/Remarks.h"
+
 using namespace mlir;
 using namespace mlir::fp8;
 
@@ -114,6 +116,14 @@ static std::string getOverride(const PlanNode &node, unsigned result) {
   return text ? text.getValue().str() : std::string();
 }
 
+/// One remark a decision, in category `fp8-select-saved`: `fp8-opt --remarks-filter=fp8 --remark-format=emitRemark`.
+static void reportDecision(func::FuncOp func, Value value, StringRef decision, StringRef name, StringRef why,
+                       int64_t bytes) {
+  remark::passed(value.getLoc(),
+                 remark::RemarkOpts::name(decision).category("fp8-select-saved").function(func.getName()))
+      << name << remark::reason("{0}", why.str()) << remark::metric("bytes", bytes);
+}
+
 void mlir::fp8::explain(const PlanGraph &graph, Policy policy, const Selection &chosen, Fusion fusion,
                         PlanSearch &search, Decisions &decisions) {
   ValueNames names(graph.func);
@@ -161,6 +171,7 @@ void mlir::fp8::explain(const PlanGraph &graph, Policy policy, const Selection &
           formatBytes(std::abs(bytes)), bytes >= 0 ? "lower" : "higher",
           policy == Policy::MinCut ? "; it is on the minimum cut" : "");
     }
+    reportDecision(graph.func, entry.value, "kept", saved.value, saved.why, entry.bytes);
     decisions.saved.push_back(std::move(saved));
   }
 
@@ -184,6 +195,7 @@ void mlir::fp8::explain(const PlanGraph &graph, Policy policy, const Selection &
                               formatMicroseconds(node.seconds),
                               formatBytes(node.cost.bytesRead + node.cost.bytesWritten + node.cost.bytesSent),
                               formatBytes(bytes));
+    reportDecision(graph.func, value.value, "recomputed", entry.value, entry.why, bytes);
     decisions.recomputed.push_back(std::move(entry));
   }
 
