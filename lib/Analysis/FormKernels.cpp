@@ -30,6 +30,7 @@ struct Group {
   NodeClass kind = NodeClass::Loop;
   bool backward = false;
   bool reduces = false; ///< holds a reduction, so its space is final
+  bool alone = false;   ///< takes no further member: a member keeps its order with other kernels
   SmallVector<int64_t, 4> space;
   int first = 0, last = 0; ///< positions of its first and last member
 };
@@ -108,7 +109,7 @@ std::optional<Locality> Former::localityIn(int id, int group) {
   const Instance &instance = program.instances[id];
   const PlanNode &node = program.node(instance);
   const Group &target = groups[group];
-  if (target.kind != NodeClass::Loop || target.backward != instance.backward || isa<PadOp>(node.op))
+  if (target.kind != NodeClass::Loop || target.alone || target.backward != instance.backward || isa<PadOp>(node.op))
     return std::nullopt;
   bool sameSpace = ArrayRef<int64_t>(node.space) == ArrayRef<int64_t>(target.space);
   bool grows = !sameSpace && !target.reduces && fitsSpace(target.space, node.space);
@@ -150,7 +151,7 @@ void Former::join(int id, int group, Locality where) {
 bool Former::tryMerge(int id, int other) {
   int group = groupOf[id];
   Group &into = groups[group], &from = groups[other];
-  if (other == group || from.kind != NodeClass::Loop || from.backward != into.backward)
+  if (other == group || from.kind != NodeClass::Loop || from.alone || from.backward != into.backward)
     return false;
   if (ArrayRef<int64_t>(from.space) != ArrayRef<int64_t>(into.space) &&
       (from.reduces || !fitsSpace(from.space, into.space)))
@@ -231,10 +232,12 @@ KernelGraph Former::run() {
       continue;
     int id = index;
     const PlanNode &node = program.node(instance);
-    if (fusion == Fusion::Default && node.kind == NodeClass::Loop && tryJoin(id))
+    bool alone = node.kind != NodeClass::Loop || node.chain != Chain::None;
+    if (fusion == Fusion::Default && !alone && tryJoin(id))
       continue;
     Group group;
     group.kind = node.kind;
+    group.alone = alone;
     group.backward = instance.backward;
     group.members.push_back(id);
     group.space = node.space;
@@ -269,9 +272,9 @@ KernelGraph Former::build() {
       if (!llvm::is_contained(preds[group], producer))
         preds[group].push_back(producer);
     }
-    NodeClass kind = program.node(instance).kind;
-    if (kind == NodeClass::Collective || kind == NodeClass::State) {
-      int &last = lastOrdered[kind == NodeClass::State];
+    Chain chain = program.node(instance).chain;
+    if (chain != Chain::None) {
+      int &last = lastOrdered[chain == Chain::State];
       if (last >= 0 && last != group && !llvm::is_contained(preds[group], last))
         preds[group].push_back(last);
       last = group;

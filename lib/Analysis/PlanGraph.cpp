@@ -126,6 +126,17 @@ static void setLoopProperties(PlanNode &node, int64_t rowTile) {
   }
 }
 
+/// The chain of an op by its kind, in a kernel or not.
+static Chain getChain(Operation *op) {
+  if (auto kernel = dyn_cast<KernelOp>(op))
+    return kernel.getKind() == KernelKind::Collective ? Chain::Communicator
+           : kernel.getKind() == KernelKind::State    ? Chain::State
+                                                      : Chain::None;
+  if (isa<AllGatherOp, AllGatherStartOp, WaitOp>(op))
+    return Chain::Communicator;
+  return isa<PushAmaxOp, UpdateScaleOp>(op) ? Chain::State : Chain::None;
+}
+
 static OpCost getCostOf(Operation *op);
 
 /// The bytes that a kernel reads of one operand: of its largest view where it reads only views.
@@ -222,6 +233,7 @@ LogicalResult GraphBuilder::addNode(Operation &op, bool backward) {
   node.op = &op;
   node.kind = *kind;
   node.backward = backward;
+  node.chain = getChain(&op);
   for (Value operand : op.getOperands())
     node.operands.push_back(index.lookup(operand));
   bool aliases = isView(&op);
@@ -271,19 +283,23 @@ void GraphBuilder::markEscapes(ValueRange values, unsigned firstResult) {
   }
 }
 
-/// What reads a state that the step updates may not run again: it would read the updated one.
+/// What reads a state that the program updates may neither run again nor move past the update: it would read the
+/// updated one.
 void GraphBuilder::pinStateReads() {
   std::vector<bool> updated(graph.values.size(), false);
   for (const PlanNode &node : graph.nodes)
-    if (node.kind == NodeClass::State)
+    if (node.chain == Chain::State)
       for (int operand : node.operands)
-        if (const PlanValue &root = graph.rootOf(operand); root.resident)
-          updated[graph.values[operand].root] = true;
+        if (auto argument = dyn_cast<BlockArgument>(graph.rootOf(operand).value))
+          updated[graph.values[operand].root] =
+              graph.rootOf(operand).resident && graph.func.getArgAttr(argument.getArgNumber(), kStateAttr);
   for (PlanNode &node : graph.nodes)
     if (node.kind != NodeClass::View)
       for (int operand : node.operands)
-        if (operand >= 0 && updated[graph.values[operand].root])
+        if (operand >= 0 && updated[graph.values[operand].root]) {
           node.recompute = Recompute::Never;
+          node.chain = Chain::State;
+        }
 }
 
 LogicalResult GraphBuilder::run() {
@@ -300,6 +316,7 @@ LogicalResult GraphBuilder::run() {
       return failure();
     graph.firstBackward = graph.nodes.size();
     markEscapes(entry.getTerminator()->getOperands(), 0);
+    pinStateReads();
     return success();
   }
   graph.step = steps.front();

@@ -21,10 +21,6 @@ using namespace mlir::fp8;
 
 namespace {
 
-constexpr StringLiteral kIndex = "fp8.index";
-constexpr StringLiteral kLive = "fp8.live";
-constexpr StringLiteral kBytes = "fp8.bytes";
-
 /// The operand of `result`'s op whose storage `result` names, or null where it
 /// has storage of its own.
 Value getAliasedOperand(OpResult result) {
@@ -126,7 +122,7 @@ private:
   }
 
   void annotate(Operation *op, int64_t index, Builder &builder) const {
-    op->setAttr(kIndex, builder.getI64IntegerAttr(index));
+    op->setAttr(kIndexAttr, builder.getI64IntegerAttr(index));
     if (matchPattern(op, m_Constant()))
       return;
     SmallVector<int64_t> live, bytes;
@@ -138,8 +134,8 @@ private:
       }
     if (live.empty())
       return;
-    op->setAttr(kLive, builder.getDenseI64ArrayAttr(live));
-    op->setAttr(kBytes, builder.getDenseI64ArrayAttr(bytes));
+    op->setAttr(kLiveAttr, builder.getDenseI64ArrayAttr(live));
+    op->setAttr(kBytesAttr, builder.getDenseI64ArrayAttr(bytes));
   }
 
   std::vector<Operation *> ops;

@@ -48,6 +48,13 @@ struct PlanValue {
   bool callerPlaced = false; ///< the result it escapes as lives in the caller's buffer (set on roots)
 };
 
+/// What a node must keep its program order with.
+enum class Chain {
+  None,         ///< nothing but the values it reads
+  Communicator, ///< other collectives
+  State         ///< other ops that update or read a state which the program updates
+};
+
 /// An op of the program.
 struct PlanNode {
   Operation *op = nullptr;
@@ -56,6 +63,7 @@ struct PlanNode {
   SmallVector<int, 4> operands; ///< values, in operand order
   SmallVector<int, 2> results;
   Recompute recompute = Recompute::Yes;
+  Chain chain = Chain::None;
   OpCost cost;
   int64_t workspace = 0;
   double seconds = 0; ///< estimate, unfused
