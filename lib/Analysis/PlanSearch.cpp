@@ -18,6 +18,9 @@ using namespace mlir::fp8;
 
 /// Upper limit of evaluations: the search ends there whatever is left to try.
 static constexpr int kMaxEvaluations = 600;
+/// And so many more a round for plans between those on the frontier.
+static constexpr int kMaxRefinements = 200;
+static constexpr int kRefinementRounds = 3;
 
 //===----------------------------------------------------------------------===//
 // Equal choices of equal layers
@@ -193,7 +196,7 @@ void PlanSearch::descend(const Selection &start, bool minimisePeak) {
 std::vector<const PlanOption *> PlanSearch::findFrontier() {
   classes = groupChoices(graph);
   Selection starts[] = {selectMinCut(graph), selectSaveAll(graph), selectRecomputeAll(graph),
-                        Selection(graph.values.size(), false)};
+                        Selection(graph.values.size(), false), selectOpList(graph, getDefaultOpList())};
   const PlanOption *fastest = nullptr, *smallest = nullptr;
   auto rank = [&] {
     for (auto &[selection, option] : options) {
@@ -212,6 +215,28 @@ std::vector<const PlanOption *> PlanSearch::findFrontier() {
   rank();
   descend(smallest->selection, /*minimisePeak=*/true);
 
+  for (int round = 0; round < kRefinementRounds; ++round)
+    refine(getFrontier());
+  return getFrontier();
+}
+
+void PlanSearch::refine(ArrayRef<const PlanOption *> frontier) {
+  int end = getNumEvaluations() + kMaxRefinements;
+  for (const PlanOption *option : frontier)
+    for (const SmallVector<int> &members : classes) {
+      auto isKept = [&](int member) { return option->selection[member]; };
+      auto first = llvm::find_if(members, isKept);
+      if (first == members.end())
+        continue;
+      for (int member : {*first, *std::find_if(members.rbegin(), members.rend(), isKept)}) {
+        if (getNumEvaluations() >= end)
+          return;
+        evaluate(withKept(option->selection, member, false));
+      }
+    }
+}
+
+std::vector<const PlanOption *> PlanSearch::getFrontier() const {
   std::vector<const PlanOption *> all;
   for (auto &[selection, option] : options)
     all.push_back(&option);

@@ -49,6 +49,13 @@ StringRef mlir::fp8::stringifyPolicy(Policy policy) {
 static constexpr StringLiteral kDefaultOps[] = {"fp8.matmul", "fp8.opaque", "fp8.reduce_scatter",
                                                 "fp8.reduce", "fp8.amax",   "math.absf"};
 
+llvm::StringSet<> mlir::fp8::getDefaultOpList() {
+  llvm::StringSet<> ops;
+  for (StringRef op : kDefaultOps)
+    ops.insert(op);
+  return ops;
+}
+
 /// Names that users of other systems type.
 static StringRef expandShortName(StringRef name) {
   return llvm::StringSwitch<StringRef>(name)

@@ -170,7 +170,7 @@ LogicalResult SelectSavedPass::select(func::FuncOp func, const Target &target) {
 
   Decisions decisions;
   decisions.policy = policy;
-  decisions.minFeasiblePeak = std::min(frontier.front()->peak, chosen.peak);
+  decisions.minFeasiblePeak = frontier.front()->peak;
   auto [bound, kind] = getPeakLowerBound(*graph);
   decisions.lowerBound = bound;
   decisions.boundKind = kind.str();

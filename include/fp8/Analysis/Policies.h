@@ -26,6 +26,9 @@ StringRef stringifyPolicy(Policy policy);
 /// as `abs` stands for `math.absf`.
 FailureOr<llvm::StringSet<>> parseOpList(StringRef spec, function_ref<InFlightDiagnostic()> emitError);
 
+/// The list of `op-list` where none is given.
+llvm::StringSet<> getDefaultOpList();
+
 Selection selectSaveAll(const PlanGraph &graph);
 Selection selectRecomputeAll(const PlanGraph &graph);
 Selection selectOpList(const PlanGraph &graph, const llvm::StringSet<> &ops);
@@ -56,6 +59,9 @@ public:
 
 private:
   void descend(const Selection &start, bool minimisePeak);
+  /// Tries plans that keep one value less than one of `frontier`, so that the frontier has no large steps.
+  void refine(ArrayRef<const PlanOption *> frontier);
+  std::vector<const PlanOption *> getFrontier() const;
 
   const PlanGraph &graph;
   Fusion fusion;
