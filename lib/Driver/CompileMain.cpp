@@ -14,6 +14,7 @@
 #include "fp8/Target/Artifact.h"
 #include "fp8/Target/Plan.h"
 #include "fp8/Target/Reference.h"
+#include "fp8/Target/Target.h"
 
 #include "mlir/IR/AsmState.h"
 #include "mlir/IR/MLIRContext.h"
@@ -121,9 +122,26 @@ LogicalResult writeOutput(ModuleOp module, const DriverOptions &options, StringR
   if (options.emit == "report")
     return writeText(options.output, [&](raw_ostream &os) { return writeReport(module, os); });
   return writeText(options.output, [&](raw_ostream &os) {
-    module.print(os, OpPrintingFlags().enableDebugInfo(false));
+    module.print(os);
     return success();
   });
+}
+
+/// Planned IR continues where its passes ended: it takes no options of the passes before, nor goes back.
+LogicalResult checkPlanned(ModuleOp module, Phase done, Phase asked, const DriverOptions &options) {
+  StringRef name = done == Phase::Placed ? "placed" : "planned";
+  if (asked < done)
+    return fail("the input is " + name + " already: it cannot go back to '" +
+                (asked == Phase::Joint ? "joint" : "planned") + "'");
+  if (!options.compile.empty())
+    return fail("the input is " + name + " already: expected '--compile' without options, but got '" +
+                options.compile + "'");
+  const Target *target = getTargetOf(module);
+  if (!target)
+    return failure();
+  if (asked == Phase::Lowered && target->name != "cpu")
+    return fail("the input is planned for " + target->name + ": code is generated for the cpu only");
+  return success();
 }
 
 LogicalResult run(const DriverOptions &options, DialectRegistry &registry) {
@@ -164,7 +182,10 @@ LogicalResult run(const DriverOptions &options, DialectRegistry &registry) {
   manager.enableTiming(scope);
   if (failed(applyPassManagerCLOptions(manager)))
     return failure();
-  buildCompilePipeline(manager, *pipeline, *phase);
+  std::optional<Phase> done = getPlannedPhase(*module);
+  if (done && failed(checkPlanned(*module, *done, *phase, options)))
+    return failure();
+  buildCompilePipeline(manager, *pipeline, *phase, done);
   if (failed(manager.run(*module)))
     return failure();
   return writeOutput(*module, options, program);

@@ -8,8 +8,10 @@
 
 #include "fp8/Pipelines/Pipelines.h"
 
+#include "fp8/Dialect/FP8/IR/FP8.h"
 #include "fp8/Transforms/Passes.h"
 
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Pass/PassRegistry.h"
 
 using namespace mlir;
@@ -24,21 +26,35 @@ std::optional<Phase> mlir::fp8::parsePhase(StringRef name) {
       .Default(std::nullopt);
 }
 
-void mlir::fp8::buildCompilePipeline(OpPassManager &manager, const CompileOptions &options, Phase last) {
-  auto verify = [&](StringRef phase) {
-    FP8VerifyPhasePassOptions verifyOptions;
-    verifyOptions.phase = phase.str();
-    manager.addPass(createFP8VerifyPhasePass(verifyOptions));
-  };
+std::optional<Phase> mlir::fp8::getPlannedPhase(ModuleOp module) {
+  std::optional<Phase> phase;
+  for (auto func : module.getOps<func::FuncOp>()) {
+    if (func->hasAttr(kArenaBytesAttr))
+      return Phase::Placed;
+    if (func.walk([](KernelOp) { return WalkResult::interrupt(); }).wasInterrupted())
+      phase = Phase::Planned;
+  }
+  return phase;
+}
+
+static void addPhaseVerifier(OpPassManager &manager, StringRef phase) {
+  FP8VerifyPhasePassOptions options;
+  options.phase = phase.str();
+  manager.addPass(createFP8VerifyPhasePass(options));
+}
+
+/// From forward IR to joint IR.
+static void addJointPasses(OpPassManager &manager, const CompileOptions &options) {
   FP8SetTargetPassOptions targetOptions;
   targetOptions.target = options.target;
   manager.addPass(createFP8SetTargetPass(targetOptions));
   manager.addPass(createFP8BuildBackwardPass());
   manager.addPass(createFP8ExpandRecipesPass());
-  verify("joint");
-  if (last == Phase::Joint)
-    return;
+  addPhaseVerifier(manager, "joint");
+}
 
+/// From joint IR to planned IR.
+static void addPlanningPasses(OpPassManager &manager, const CompileOptions &options) {
   FP8SelectSavedPassOptions selectOptions;
   selectOptions.policy = options.policy;
   selectOptions.budget = options.budget;
@@ -51,14 +67,27 @@ void mlir::fp8::buildCompilePipeline(OpPassManager &manager, const CompileOption
   manager.addPass(createFP8FormKernelsPass(formOptions));
   manager.addPass(createFP8SchedulePass());
   manager.addPass(createFP8InsertFreesPass());
-  verify("planned");
+}
+
+void mlir::fp8::buildCompilePipeline(OpPassManager &manager, const CompileOptions &options, Phase last,
+                                     std::optional<Phase> done) {
+  if (!done) {
+    addJointPasses(manager, options);
+    if (last == Phase::Joint)
+      return;
+    addPlanningPasses(manager, options);
+  }
+  // What comes from a file may have been edited since its passes ran.
+  addPhaseVerifier(manager, done == Phase::Placed ? "placed" : "planned");
   manager.addPass(createFP8CheckPlanPass());
   if (last == Phase::Planned)
     return;
 
-  manager.addPass(createFP8PlacePass());
-  verify("placed");
-  manager.addPass(createFP8CheckPlanPass());
+  if (done != Phase::Placed) {
+    manager.addPass(createFP8PlacePass());
+    addPhaseVerifier(manager, "placed");
+    manager.addPass(createFP8CheckPlanPass());
+  }
   if (last == Phase::Placed)
     return;
 

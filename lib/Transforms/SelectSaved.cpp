@@ -156,8 +156,13 @@ LogicalResult SelectSavedPass::select(func::FuncOp func, const Target &target) {
     return func.emitError("expected joint IR, but 'fp8-select-saved' has run on it already");
 
   int64_t limit = budgetBytes.value_or(std::numeric_limits<int64_t>::max());
-  if (deviceBytes)
-    limit = std::min(limit, *deviceBytes - graph->getResidentBytes());
+  if (deviceBytes) {
+    int64_t resident = graph->getResidentBytes();
+    if (*deviceBytes < resident)
+      return func.emitError("expected 'device-memory' to hold the arguments, ")
+             << formatBytes(resident) << ", but got " << formatBytes(*deviceBytes);
+    limit = std::min(limit, *deviceBytes - resident);
+  }
   PlanSearch search(*graph, fusion);
   std::vector<const PlanOption *> frontier = search.findFrontier();
   FailureOr<Selection> selection = choose(*graph, frontier, limit);

@@ -9,6 +9,7 @@
 #ifndef FP8_PIPELINES_PIPELINES_H
 #define FP8_PIPELINES_PIPELINES_H
 
+#include "mlir/IR/BuiltinOps.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Pass/PassOptions.h"
 
@@ -34,8 +35,13 @@ struct CompileOptions : PassPipelineOptions<CompileOptions> {
   Option<std::string> fuse{*this, "fuse", llvm::cl::desc("default or none"), llvm::cl::init("default")};
 };
 
-/// Adds the passes up to the end of `last` to `manager`.
-void buildCompilePipeline(OpPassManager &manager, const CompileOptions &options, Phase last);
+/// The phase whose passes have run on `module` already: `Planned` or `Placed`, or nothing for IR still to be planned.
+std::optional<Phase> getPlannedPhase(ModuleOp module);
+
+/// Adds the passes after `done` (none have run where it is empty) up to the end of `last` to `manager`. Planned IR
+/// names its target itself, so the options then say nothing.
+void buildCompilePipeline(OpPassManager &manager, const CompileOptions &options, Phase last,
+                          std::optional<Phase> done = std::nullopt);
 
 /// Registers `fp8-compile`, which runs to `placed`.
 void registerPipelines();
