@@ -19,7 +19,7 @@ using namespace mlir::fp8;
 /// Upper limit of evaluations: the search ends there whatever is left to try.
 static constexpr int kMaxEvaluations = 600;
 /// And so many more a round for plans between those on the frontier.
-static constexpr int kMaxRefinements = 200;
+static constexpr int kMaxRefinements = 400;
 static constexpr int kRefinementRounds = 3;
 
 //===----------------------------------------------------------------------===//
@@ -223,17 +223,13 @@ std::vector<const PlanOption *> PlanSearch::findFrontier() {
 void PlanSearch::refine(ArrayRef<const PlanOption *> frontier) {
   int end = getNumEvaluations() + kMaxRefinements;
   for (const PlanOption *option : frontier)
-    for (const SmallVector<int> &members : classes) {
-      auto isKept = [&](int member) { return option->selection[member]; };
-      auto first = llvm::find_if(members, isKept);
-      if (first == members.end())
-        continue;
-      for (int member : {*first, *std::find_if(members.rbegin(), members.rend(), isKept)}) {
+    for (const SmallVector<int> &members : classes)
+      for (int member : members) {
         if (getNumEvaluations() >= end)
           return;
-        evaluate(withKept(option->selection, member, false));
+        if (option->selection[member])
+          evaluate(withKept(option->selection, member, false));
       }
-    }
 }
 
 std::vector<const PlanOption *> PlanSearch::getFrontier() const {
