@@ -3,12 +3,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Live ranges of storage roots under an order of kernels, the peak they give,
-// and list schedules that lower it.
+// and schedules that lower it.
 //
 //===----------------------------------------------------------------------===//
 
 #include "fp8/Analysis/KernelGraph.h"
 
+#include <array>
 #include <numeric>
 
 using namespace mlir;
@@ -173,9 +174,38 @@ private:
 
 } // namespace
 
+/// Program order, but each kernel just before the first that needs it.
+static std::vector<int> scheduleLate(const KernelGraph &graph) {
+  int numKernels = graph.kernels.size();
+  std::vector<int> neededBy(numKernels);
+  std::iota(neededBy.begin(), neededBy.end(), 0);
+  std::vector<bool> needed(numKernels, false);
+  for (int id = numKernels - 1; id >= 0; --id)
+    for (int pred : graph.kernels[id].preds)
+      // A forward kernel that only backward reads keeps its place.
+      if (graph.kernels[pred].backward == graph.kernels[id].backward) {
+        neededBy[pred] = needed[pred] ? std::min(neededBy[pred], neededBy[id]) : neededBy[id];
+        needed[pred] = true;
+      }
+  std::vector<int> order(numKernels);
+  std::iota(order.begin(), order.end(), 0);
+  // A kernel is needed no later than what it needs, and equal ones keep their order: dependences hold.
+  llvm::stable_sort(order, [&](int a, int b) {
+    const KernelNode &first = graph.kernels[a], &second = graph.kernels[b];
+    return std::tuple(first.backward, neededBy[a]) < std::tuple(second.backward, neededBy[b]);
+  });
+  return order;
+}
+
 std::vector<int> mlir::fp8::schedule(const KernelGraph &graph) {
-  std::vector<int> program(graph.kernels.size());
-  std::iota(program.begin(), program.end(), 0);
-  std::vector<int> listed = ListScheduler(graph).run();
-  return simulate(graph, listed).peak < simulate(graph, program).peak ? listed : program;
+  std::vector<int> best(graph.kernels.size());
+  std::iota(best.begin(), best.end(), 0);
+  int64_t lowest = simulate(graph, best).peak;
+  std::array<std::vector<int>, 2> candidates = {scheduleLate(graph), ListScheduler(graph).run()};
+  for (std::vector<int> &order : candidates)
+    if (int64_t peak = simulate(graph, order).peak; peak < lowest) {
+      lowest = peak;
+      best = std::move(order);
+    }
+  return best;
 }
