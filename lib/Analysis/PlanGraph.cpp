@@ -219,6 +219,8 @@ int GraphBuilder::addValue(Value value, int node, int root) {
 LogicalResult GraphBuilder::addNode(Operation &op, bool backward) {
   if (isa<FreeOp, YieldOp, func::ReturnOp>(op))
     return success();
+  if (isa<LinearOp, LinearDgradOp, LinearWgradOp>(op))
+    return op.emitOpError("cannot be planned: expected no linears; run 'fp8-expand-recipes' first");
   std::optional<NodeClass> kind = classify(&op);
   if (!kind)
     return op.emitOpError("cannot be planned: expected an fp8, arith or math op on tensors; an operation known only by "

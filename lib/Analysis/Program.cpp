@@ -39,6 +39,7 @@ private:
   void instantiate(int node, bool isBackward, bool clone, ArrayRef<int> operands, std::vector<int> &map);
   /// The instance value that a backward instance reads for graph value `value`.
   int resolve(int value);
+  bool isKept(int root) const { return !isChoice(graph, root) || selection[root]; }
 
   const PlanGraph &graph;
   const Selection &selection;
@@ -75,17 +76,23 @@ int Materializer::resolve(int value) {
   if (!isAlias && node.kind != NodeClass::Constant) {
     // The storage of a gather in halves is its start's; what is kept is the name its wait gives.
     int storage = isWait ? entry.root : value;
-    if (!isChoice(graph, storage) || selection[storage]) {
+    if (isKept(storage)) {
       kept[value] = true;
       return backward[value] = forward[value];
     }
   }
-  // Every result of the node is computed again together.
+  // Every result of the node is computed again together; one that is kept is read from forward all the same.
   SmallVector<int, 4> operands;
   for (int operand : node.operands)
     operands.push_back(resolve(operand));
   bool clone = node.kind != NodeClass::Constant && !isAlias;
+  SmallVector<std::pair<int, int>, 2> others;
+  for (int result : node.results)
+    if (clone && result != value && isKept(result))
+      others.push_back({result, backward[result]});
   instantiate(entry.node, /*isBackward=*/true, clone, operands, backward);
+  for (auto [result, known] : others)
+    backward[result] = known;
   return backward[value];
 }
 

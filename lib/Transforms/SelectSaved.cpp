@@ -146,12 +146,9 @@ LogicalResult SelectSavedPass::select(func::FuncOp func, const Target &target) {
   FailureOr<PlanGraph> graph = PlanGraph::build(func, target);
   if (failed(graph))
     return failure();
-  for (const PlanNode &node : graph->nodes) {
-    if (isa<LinearOp, LinearDgradOp, LinearWgradOp>(node.op))
-      return node.op->emitOpError("expected no linears; run 'fp8-expand-recipes' first");
+  for (const PlanNode &node : graph->nodes)
     if (node.kind == NodeClass::Kernel)
       return node.op->emitOpError("expected ops that are not in kernels yet; this IR is planned already");
-  }
   if (func->hasAttr(kDecisionsAttr))
     return func.emitError("expected joint IR, but 'fp8-select-saved' has run on it already");
 
