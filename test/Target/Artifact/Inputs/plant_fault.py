@@ -8,8 +8,8 @@
 # ===-------------------------------------------------------------=== #
 """usage: plant_fault.py KIND IN OUT
 
-KIND: none, larger-size, smaller-size, missing-free, late-free. The buffer is the largest local one that is live at the
-peak and freed later.
+KIND: none, larger-size, smaller-size, missing-free, late-free. A size is changed of the largest local buffer live at
+the peak; a free is taken from the largest local buffer freed before the peak, so that it adds to it.
 """
 
 import hashlib
@@ -40,17 +40,17 @@ def write(path, magic, sections):
 
 def plant(kind, function):
     commands, buffers = function["commands"], function["buffers"]
-    live, peak, at_peak = set(), 0, set()
+    live, peak, at_peak, freed, before_peak = set(), 0, set(), set(), set()
     for command in commands:
         if command["op"] == "alloc":
             live.add(command["buffer"])
         elif command["op"] == "free":
             live.remove(command["buffer"])
+            freed.add(command["buffer"])
         if sum(buffers[b]["bytes"] for b in live) > peak:
-            peak, at_peak = sum(buffers[b]["bytes"] for b in live), set(live)
-    freed = {c["buffer"] for c in commands if c["op"] == "free"}
-    victim = max((b for b in sorted(at_peak & freed) if buffers[b]["kind"] == "local"),
-                 key=lambda b: buffers[b]["bytes"])
+            peak, at_peak, before_peak = sum(buffers[b]["bytes"] for b in live), set(live), set(freed)
+    candidates = before_peak if kind.endswith("free") else at_peak & freed
+    victim = max((b for b in sorted(candidates) if buffers[b]["kind"] == "local"), key=lambda b: buffers[b]["bytes"])
     free = next(i for i, c in enumerate(commands) if c["op"] == "free" and c["buffer"] == victim)
     if kind == "larger-size":
         buffers[victim]["bytes"] += 4096
