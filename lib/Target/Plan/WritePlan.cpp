@@ -45,19 +45,22 @@ static llvm::json::Object describe(const PlanFacts &facts) {
                           {"resident_bytes", facts.planned.graph->getResidentBytes()},
                           {"device_bytes", nullptr},
                           {"device_bytes_reason", "the target has no measured overhead of context and libraries"},
-                          {"min_feasible_peak_bytes", facts.decisions.policy.empty()
-                                                          ? llvm::json::Value(nullptr)
-                                                          : llvm::json::Value(facts.decisions.minFeasiblePeak)},
                           {"segments", getSegments(facts)},
                           {"step_us", microseconds(facts.stepSeconds)},
                           {"recompute_us", microseconds(facts.decisions.recomputeSeconds)},
                           {"gap_pct", nullptr},
                           {"gap_reason", "no lower bound on the step time is proved yet"},
                           {"lossy", llvm::json::Array()}};
-  if (facts.decisions.boundKind.empty()) {
+  // What only fp8-select-saved finds out, where it has not run.
+  if (facts.decisions.policy.empty()) {
+    constexpr StringLiteral kReason = "fp8-select-saved has not run on this function";
+    plan["min_feasible_peak_bytes"] = nullptr;
+    plan["min_feasible_peak_reason"] = kReason;
     plan["lower_bound_bytes"] = nullptr;
     plan["bound_kind"] = nullptr;
+    plan["lower_bound_reason"] = kReason;
   } else {
+    plan["min_feasible_peak_bytes"] = facts.decisions.minFeasiblePeak;
     plan["lower_bound_bytes"] = facts.decisions.lowerBound;
     plan["bound_kind"] = facts.decisions.boundKind;
   }

@@ -1,0 +1,29 @@
+// What is not known is null, with the reason beside it: a program that fp8-select-saved has not seen has neither a
+// policy nor bounds. Values without a name are called by their op.
+//
+// RUN: fp8-opt %s --fp8-form-kernels --fp8-insert-frees --fp8-place | fp8-opt - --compile --emit=plan | FileCheck %s
+// CHECK: "arena_bytes": 1280,
+// CHECK-NEXT: "bound_kind": null,
+// CHECK-NEXT: "device_bytes": null,
+// CHECK-NEXT: "device_bytes_reason": "the target has no measured overhead of context and libraries",
+// CHECK-NEXT: "frees": [
+// CHECK-NEXT: {
+// CHECK-NEXT: "after": "fp8.opaque#1.0",
+// CHECK-NEXT: "bytes": 400,
+// CHECK-NEXT: "naive_after": "fp8.opaque#1.0",
+// CHECK-NEXT: "value": "fp8.opaque#0.1"
+// CHECK: "functions": [
+// CHECK: "gap_pct": null,
+// CHECK-NEXT: "gap_reason": "no lower bound on the step time is proved yet",
+// CHECK-NEXT: "lossy": [],
+// CHECK-NEXT: "lower_bound_bytes": null,
+// CHECK-NEXT: "lower_bound_reason": "fp8-select-saved has not run on this function",
+// CHECK-NEXT: "min_feasible_peak_bytes": null,
+// CHECK-NEXT: "min_feasible_peak_reason": "fp8-select-saved has not run on this function",
+// CHECK: "peak_bytes": 804,
+// CHECK-NEXT: "policy": "",
+func.func @line(%x: tensor<100xf32>) -> (tensor<1xf32>, tensor<100xf32>) {
+  %a:2 = fp8.opaque "two"(%x) : (tensor<100xf32>) -> (tensor<1xf32>, tensor<100xf32>)
+  %b = fp8.opaque "one"(%a#1) : (tensor<100xf32>) -> tensor<100xf32>
+  return %a#0, %b : tensor<1xf32>, tensor<100xf32>
+}
