@@ -159,27 +159,30 @@ void PlanSearch::descend(const Selection &start, bool minimisePeak) {
   while (true) {
     const PlanOption *best = nullptr;
     ArrayRef<int> bestMembers;
+    bool bestKeep = false;
     double bestRate = 0;
-    for (const SmallVector<int> &members : classes) {
-      if (getNumEvaluations() >= kMaxEvaluations)
-        return;
-      if (!current->selection[members.front()] && !current->selection[members.back()])
-        continue;
-      const PlanOption &next = evaluate(withKept(current->selection, members, false));
-      int64_t saved = current->peak - next.peak;
-      if (saved <= 0)
-        continue;
-      double rate = saved / std::max(next.seconds - current->seconds, 1e-12);
-      if (!best || rate > bestRate) {
-        best = &next;
-        bestMembers = members;
-        bestRate = rate;
+    for (const SmallVector<int> &members : classes)
+      for (bool keep : {false, true}) {
+        if (getNumEvaluations() >= kMaxEvaluations)
+          return;
+        if (llvm::all_of(members, [&](int member) { return current->selection[member] == keep; }))
+          continue;
+        const PlanOption &next = evaluate(withKept(current->selection, members, keep));
+        int64_t saved = current->peak - next.peak;
+        if (saved <= 0)
+          continue;
+        double rate = saved / std::max(next.seconds - current->seconds, 1e-12);
+        if (!best || rate > bestRate) {
+          best = &next;
+          bestMembers = members;
+          bestKeep = keep;
+          bestRate = rate;
+        }
       }
-    }
     if (!best)
       break;
     for (size_t part = 1; part < bestMembers.size() && getNumEvaluations() < kMaxEvaluations; ++part)
-      evaluate(withKept(current->selection, bestMembers.take_front(part), false));
+      evaluate(withKept(current->selection, bestMembers.take_front(part), bestKeep));
     current = best;
   }
   // One by one, from the smallest plan: what a whole class could not do.
