@@ -39,7 +39,14 @@ class Former {
 public:
   Former(const Program &program, Fusion fusion)
       : program(program), fusion(fusion), groupOf(program.instances.size(), -1),
-        locality(program.values.size(), Locality::Elementwise), stamp(program.instances.size(), 0) {}
+        locality(program.values.size(), Locality::Elementwise), stamp(program.instances.size(), 0),
+        nextBorder(program.instances.size() + 1), readers(program.instances.size()) {
+    std::iota(nextBorder.begin(), nextBorder.end(), 0);
+    for (auto [index, instance] : llvm::enumerate(program.instances))
+      for (int operand : instance.operands)
+        if (int producer = program.values[program.values[operand].root].instance; producer >= 0)
+          readers[producer].push_back({static_cast<int>(index), operand});
+  }
 
   KernelGraph run();
 
@@ -57,7 +64,14 @@ private:
   bool fitsSpace(ArrayRef<int64_t> part, ArrayRef<int64_t> space) const;
   /// True where a kernel outside lies on a path from group `from` to group `to`.
   bool hasPathThroughOthers(int from, int to);
+  /// True where group `group` waits for `target`, along paths that do not go on from `self`.
   bool reaches(int group, int target, int self);
+  /// The first border at or after instance `id` that no group crosses: border `b` lies before instance `b`.
+  int findBorder(int id);
+  /// Takes the instances up to the last one of `group` as its own stretch, from its first on.
+  void coverStretch(const Group &group);
+  /// True where a member of `reader` reads a value that kernel `producer` has only once it has stored it.
+  bool readsStored(int reader, int producer) const;
   void join(int id, int group, Locality where);
   bool tryJoin(int id);
   bool tryMerge(int id, int other);
@@ -70,6 +84,9 @@ private:
   std::vector<Locality> locality;
   std::vector<int> stamp;
   int currentStamp = 0;
+  std::vector<int> nextBorder; ///< union-find over borders, towards the one that is left
+  /// Per instance, who reads what of it: instances with the operand they read, which may be a view.
+  std::vector<SmallVector<std::pair<int, int>, 4>> readers;
 };
 
 bool Former::fitsSpace(ArrayRef<int64_t> part, ArrayRef<int64_t> space) const {
@@ -81,17 +98,35 @@ bool Former::fitsSpace(ArrayRef<int64_t> part, ArrayRef<int64_t> space) const {
   return true;
 }
 
+int Former::findBorder(int id) {
+  int border = id;
+  while (nextBorder[border] != border)
+    border = nextBorder[border] = nextBorder[nextBorder[border]];
+  return border;
+}
+
+void Former::coverStretch(const Group &group) {
+  for (int border = findBorder(group.first + 1); border <= group.last; border = findBorder(border))
+    nextBorder[border] = border + 1;
+}
+
 bool Former::reaches(int group, int target, int self) {
-  if (group == target)
-    return true;
-  if (group == self || groups[group].last < groups[target].first || stamp[group] == currentStamp)
-    return false;
-  stamp[group] = currentStamp;
-  for (int member : groups[group].members)
-    for (int operand : program.instances[member].operands)
-      if (int producer = producerGroup(operand); producer >= 0 && producer != group)
-        if (reaches(producer, target, self))
-          return true;
+  SmallVector<int, 16> stack = {group};
+  while (!stack.empty()) {
+    int current = stack.pop_back_val();
+    if (current == target)
+      return true;
+    // Kernels wait only for what lies before the next border, since none of them crosses it. Their own end is no such
+    // limit: what they read may lie in a kernel with later members.
+    if (current == self || stamp[current] == currentStamp ||
+        findBorder(groups[current].last + 1) <= groups[target].first)
+      continue;
+    stamp[current] = currentStamp;
+    for (int member : groups[current].members)
+      for (int operand : program.instances[member].operands)
+        if (int producer = producerGroup(operand); producer >= 0 && producer != current)
+          stack.push_back(producer);
+  }
   return false;
 }
 
@@ -141,11 +176,29 @@ void Former::join(int id, int group, Locality where) {
   groupOf[id] = group;
   target.members.push_back(id);
   target.last = std::max(target.last, id);
+  coverStretch(target);
   if (!fitsSpace(node.space, target.space))
     target.space = node.space;
   target.reduces |= node.locality != Locality::Elementwise;
   for (int result : program.instances[id].results)
     locality[result] = where;
+}
+
+bool Former::readsStored(int reader, int producer) const {
+  auto isStored = [&](int operand) {
+    return operand != program.values[operand].root || locality[operand] == Locality::AtEnd ||
+           locality[operand] == Locality::Moved;
+  };
+  // From the side with fewer members: one of the two is often a long chain.
+  if (groups[reader].members.size() <= groups[producer].members.size())
+    return llvm::any_of(groups[reader].members, [&](int member) {
+      return llvm::any_of(program.instances[member].operands,
+                          [&](int operand) { return producerGroup(operand) == producer && isStored(operand); });
+    });
+  return llvm::any_of(groups[producer].members, [&](int member) {
+    return llvm::any_of(readers[member],
+                        [&](auto read) { return groupOf[read.first] == reader && isStored(read.second); });
+  });
 }
 
 bool Former::tryMerge(int id, int other) {
@@ -163,27 +216,22 @@ bool Former::tryMerge(int id, int other) {
          locality[operand] == Locality::Moved))
       return false;
   // Members may read each other's kernel only through values available in the loop.
-  auto readsStored = [&](const Group &reader, int producer) {
-    for (int member : reader.members)
-      for (int operand : program.instances[member].operands)
-        if (producerGroup(operand) == producer &&
-            (operand != program.values[operand].root || locality[operand] == Locality::AtEnd ||
-             locality[operand] == Locality::Moved))
-          return true;
-    return false;
-  };
-  if (readsStored(into, other) || readsStored(from, group))
+  if (readsStored(group, other) || readsStored(other, group))
     return false;
   if (hasPathThroughOthers(other, group) || hasPathThroughOthers(group, other))
     return false;
-  for (int member : from.members)
-    groupOf[member] = group;
-  into.members.append(from.members);
-  llvm::sort(into.members);
-  into.first = std::min(into.first, from.first);
-  into.last = std::max(into.last, from.last);
-  into.reduces |= from.reduces;
-  from.members.clear();
+  // The longer one takes the members of the shorter one.
+  bool swapped = from.members.size() > into.members.size();
+  Group &keep = swapped ? from : into, &gone = swapped ? into : from;
+  for (int member : gone.members)
+    groupOf[member] = swapped ? other : group;
+  keep.members.append(gone.members);
+  keep.space = into.space;
+  keep.first = std::min(into.first, from.first);
+  keep.last = std::max(into.last, from.last);
+  keep.reduces |= gone.reduces;
+  coverStretch(keep);
+  gone.members.clear();
   return true;
 }
 
@@ -252,6 +300,9 @@ KernelGraph Former::run() {
 }
 
 KernelGraph Former::build() {
+  // Merging leaves the members of a kernel out of order.
+  for (Group &group : groups)
+    llvm::sort(group.members);
   std::vector<bool> kept(program.graph->values.size(), false);
   for (int value : program.residuals)
     kept[value] = true;

@@ -179,3 +179,24 @@ func.func @kinds(%x: tensor<32x64xf32>, %h: tensor<16xf32> {fp8.state}) -> tenso
   return %y : tensor<64x64xf32>
 }
 }
+
+// -----
+
+// A kernel may end before another one begins and wait for it all the same: the matmul reads the first kernel, whose
+// second member reads the transpose. Its product must not join the kernel of the transpose.
+// CHECK-LABEL: func.func @later_member(
+// CHECK-SAME: %[[X:[a-z0-9]*]]: tensor<8x8xf32>, %[[Z:[a-z0-9]*]]: tensor<8x8xf32>)
+// CHECK: %[[T:.*]]:2 = fp8.kernel loop (%{{.*}} = %[[Z]] : tensor<8x8xf32>)
+// CHECK: %[[P:.*]]:2 = fp8.kernel loop (%{{.*}} = %[[X]] : tensor<8x8xf32>, %{{.*}} = %[[T]]#1 : tensor<8x8xf32>)
+// CHECK: %[[G:.*]] = fp8.kernel matmul (%{{.*}} = %[[P]]#0 : tensor<8x8xf32>, %{{.*}} = %[[X]] : tensor<8x8xf32>)
+// CHECK: %[[U:.*]] = fp8.kernel loop (%{{.*}} = %[[G]] : tensor<8x8xf32>, %{{.*}} = %[[T]]#0 : tensor<8x8xf32>)
+// CHECK: return %[[P]]#1, %[[U]]
+func.func @later_member(%x: tensor<8x8xf32>, %z: tensor<8x8xf32>) -> (tensor<8x8xf32>, tensor<8x8xf32>) {
+  %p = math.tanh %x : tensor<8x8xf32>
+  %g = fp8.matmul %p, %x : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
+  %e = math.exp %z : tensor<8x8xf32>
+  %t = fp8.transpose %e [1, 0] : tensor<8x8xf32> -> tensor<8x8xf32>
+  %q = arith.mulf %p, %t : tensor<8x8xf32>
+  %u = arith.mulf %g, %e : tensor<8x8xf32>
+  return %q, %u : tensor<8x8xf32>, tensor<8x8xf32>
+}
