@@ -9,8 +9,7 @@
 #include "fp8/Dialect/FP8/IR/FP8.h"
 #include "fp8/Driver/CompileMain.h"
 #include "fp8/Input/ReadProgram.h"
-#include "fp8/Interfaces/CostExternalModels.h"
-#include "fp8/Interfaces/DifferentiableExternalModels.h"
+#include "fp8/Interfaces/ExternalModels.h"
 #include "fp8/Pipelines/Pipelines.h"
 #include "fp8/Transforms/Passes.h"
 
@@ -54,9 +53,7 @@ int main(int argc, char **argv) {
   mlir::DialectRegistry registry;
   mlir::registerAllDialects(registry);
   mlir::registerAllExtensions(registry);
-  registry.insert<mlir::fp8::FP8Dialect>();
-  mlir::fp8::registerCostExternalModels(registry);
-  mlir::fp8::registerDifferentiableExternalModels(registry);
+  mlir::fp8::registerDialectAndModels(registry);
   mlir::registerAllPasses();
   mlir::fp8::registerFP8Passes();
   mlir::fp8::registerPipelines();

@@ -9,6 +9,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "fp8/Interfaces/ExternalModels.h"
 #include "fp8/Dialect/FP8/IR/FP8.h"
 #include "fp8/Target/Reference.h"
 
@@ -65,8 +66,7 @@ static LogicalResult write(const llvm::Twine &name, const HostTensor &tensor) {
 
 static LogicalResult run() {
   DialectRegistry registry;
-  registry.insert<FP8Dialect, arith::ArithDialect, func::FuncDialect,
-                  math::MathDialect>();
+  mlir::fp8::registerDialectAndModels(registry);
   MLIRContext context(registry);
   llvm::SourceMgr sources;
   SourceMgrDiagnosticHandler handler(sources, &context);

@@ -14,6 +14,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "fp8/Interfaces/ExternalModels.h"
 #include "fp8/Dialect/FP8/IR/FP8.h"
 #include "fp8/Target/Artifact.h"
 #include "fp8/Target/Reference.h"
@@ -314,8 +315,7 @@ int main(int argc, char **argv) {
   llvm::cl::ParseCommandLineOptions(
       argc, argv, "compiled kernels against the interpreter\n");
   DialectRegistry registry;
-  registry.insert<FP8Dialect, func::FuncDialect, arith::ArithDialect,
-                  math::MathDialect, LLVM::LLVMDialect>();
+  mlir::fp8::registerDialectAndModels(registry);
   MLIRContext context(registry);
   OwningOpRef<ModuleOp> module = parseSourceFile<ModuleOp>(inputPath, &context);
   if (!module)

@@ -13,8 +13,7 @@
 
 #include "fp8/Dialect/FP8/IR/FP8.h"
 #include "fp8/Input/ReadProgram.h"
-#include "fp8/Interfaces/CostExternalModels.h"
-#include "fp8/Interfaces/DifferentiableExternalModels.h"
+#include "fp8/Interfaces/ExternalModels.h"
 #include "fp8/Pipelines/Pipelines.h"
 #include "fp8/Transforms/Passes.h"
 
@@ -260,9 +259,7 @@ int main(int argc, char **argv) {
   DialectRegistry registry;
   registerAllDialects(registry);
   registerAllExtensions(registry);
-  registry.insert<fp8::FP8Dialect>();
-  fp8::registerDifferentiableExternalModels(registry);
-  fp8::registerCostExternalModels(registry);
+  mlir::fp8::registerDialectAndModels(registry);
   registerAllPasses();
   fp8::registerFP8Passes();
   fp8::registerPipelines();

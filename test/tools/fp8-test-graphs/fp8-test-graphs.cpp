@@ -23,8 +23,7 @@
 #include "../../../tools/fp8-run/Report.h"
 #include "../../../tools/fp8-run/Steps.h"
 
-#include "fp8/Interfaces/CostExternalModels.h"
-#include "fp8/Interfaces/DifferentiableExternalModels.h"
+#include "fp8/Interfaces/ExternalModels.h"
 #include "fp8/Pipelines/Pipelines.h"
 #include "fp8/Target/Artifact.h"
 #include "fp8/Target/Plan.h"
@@ -204,9 +203,7 @@ int main(int argc, char **argv) {
     return 1;
   }
   DialectRegistry registry;
-  registry.insert<FP8Dialect, arith::ArithDialect, func::FuncDialect, math::MathDialect>();
-  registerCostExternalModels(registry);
-  registerDifferentiableExternalModels(registry);
+  mlir::fp8::registerDialectAndModels(registry);
 
   std::vector<std::string> files;
   std::error_code code;
