@@ -178,7 +178,6 @@ void LoopEmitter::emitLoops(ArrayRef<const KernelItem *> items,
                             const KernelNest &nest) {
   SmallVector<MaxState> maxima;
   SmallVector<RowSumState> sums;
-  SmallVector<ValueBuffer> sumBuffers;
   SmallVector<ValueBuffer> held;
   for (const KernelItem *item : items) {
     if (item->kind == KernelItem::Store)
@@ -189,9 +188,7 @@ void LoopEmitter::emitLoops(ArrayRef<const KernelItem *> items,
       ValueBuffer buffer = valueBuffer(*item, nest);
       int64_t partials = std::max(partialsFor(space.shape[space.lane]), kLanes);
       sums.push_back({item, partials,
-                      e.stackArray(e.here().getF32Type(), partials),
-                      buffer.pointer, buffer.origin});
-      sumBuffers.push_back(buffer);
+                      e.stackArray(e.here().getF32Type(), partials), buffer});
     } else if (auto it = crossTile.find(item->reduction);
                it != crossTile.end()) {
       maxima.push_back(it->second);
@@ -269,9 +266,8 @@ void LoopEmitter::emitLoops(ArrayRef<const KernelItem *> items,
         ValueBuffer buffer{state.values, state.strides, state.origin};
         finishOneMax(state, positionIn(buffer, indices));
       }
-    for (auto [sum, buffer] : llvm::zip_equal(sums, sumBuffers))
-      writeSum(*sum.item, treeSum(sum.sums, sum.partials), sum.values, buffer,
-               indices);
+    for (const RowSumState &sum : sums)
+      writeSum(*sum.item, treeSum(sum.sums, sum.partials), sum.buffer, indices);
   });
 
   for (const MaxState &state : maxima) {
@@ -282,8 +278,8 @@ void LoopEmitter::emitLoops(ArrayRef<const KernelItem *> items,
     e.materialize(state.item->reduction->getResult(0),
                   {state.values, state.strides, state.origin});
   }
-  for (auto [sum, buffer] : llvm::zip_equal(sums, sumBuffers))
-    e.materialize(sum.item->reduction->getResult(0), buffer);
+  for (const RowSumState &sum : sums)
+    e.materialize(sum.item->reduction->getResult(0), sum.buffer);
   size_t nextHeld = 0;
   for (const KernelItem *item : items)
     if (item->kind == KernelItem::Hold)
@@ -344,7 +340,6 @@ void LoopEmitter::emit(const KernelNest &nest) {
     return;
   }
   tileRows = nest.tile;
-  totalRows = nest.rows;
   for (const KernelItem &item : nest.items)
     if (item.kind == KernelItem::Max && !item.local) {
       MaxState state = makeMax(item, spaceOf(item, nest), nest);

@@ -155,13 +155,13 @@ Value LoopEmitter::treeSum(Value sums, int64_t count) {
   return e.load(sums, e.constant(0), e.here().getF32Type());
 }
 
-void LoopEmitter::writeSum(const KernelItem &item, Value sum, Value values,
-                           ValueBuffer &buffer, ArrayRef<Index> indices) {
+void LoopEmitter::writeSum(const KernelItem &item, Value sum,
+                           const ValueBuffer &buffer, ArrayRef<Index> indices) {
   Type element = cast<RankedTensorType>(item.reduction->getResult(0).getType())
                      .getElementType();
   if (element.isBF16())
     sum = e.numerics().roundToBF16(sum);
-  e.write(values, positionIn(buffer, indices), sum);
+  e.write(buffer.pointer, positionIn(buffer, indices), sum);
 }
 
 void LoopEmitter::emitSum(const KernelItem &item, const Space &space,
@@ -235,7 +235,7 @@ void LoopEmitter::emitSum(const KernelItem &item, const Space &space,
       for (auto [dim, index] : llvm::enumerate(position))
         if (group[dim] == 0)
           index = {e.constant(0), 0, false};
-      writeSum(item, treeSum(sums, partials), buffer.pointer, buffer, position);
+      writeSum(item, treeSum(sums, partials), buffer, position);
     });
   } else {
     // Columns: a panel of them at a time, whose partial sums stay in the cache
@@ -279,7 +279,7 @@ void LoopEmitter::emitSum(const KernelItem &item, const Space &space,
           position[space.lane] = lanes;
           Type type = lanes.step ? Type(VectorType::get({kLanes}, f32)) : f32;
           Value sum = e.load(sums, e.sub(lanes.base, panelLow), type);
-          writeSum(item, sum, buffer.pointer, buffer, position);
+          writeSum(item, sum, buffer, position);
         });
       });
     });

@@ -52,10 +52,10 @@ struct RowSumState {
   const KernelItem *item;
   int64_t partials;
   Value sums;
-  Value values;
-  Value origin;
+  ValueBuffer buffer; // where finished values go
 };
 
+/// Emits the loops of nests, one after another.
 class LoopEmitter {
 public:
   explicit LoopEmitter(Evaluator &e) : e(e) {}
@@ -95,15 +95,15 @@ private:
   void zeroPartials(Value sums, int64_t count, int64_t width);
   void foldPartials(Value sums, int64_t count, int64_t width);
   Value treeSum(Value sums, int64_t count);
-  void writeSum(const KernelItem &item, Value sum, Value values,
-                ValueBuffer &buffer, ArrayRef<Index> indices);
+  void writeSum(const KernelItem &item, Value sum, const ValueBuffer &buffer,
+                ArrayRef<Index> indices);
   ValueBuffer valueBuffer(const KernelItem &item, const KernelNest &nest);
   Value positionIn(const ValueBuffer &buffer, ArrayRef<Index> indices);
 
   Evaluator &e;
   /// The rows of the tile at hand.
   Value tileLow;
-  int64_t tileRows = 0, totalRows = 0;
+  int64_t tileRows = 0;
   /// Maxima that are complete only after all tiles.
   std::map<Operation *, MaxState> crossTile; // looked up only
 };
