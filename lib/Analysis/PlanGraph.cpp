@@ -199,6 +199,8 @@ private:
   LogicalResult addNode(Operation &op, bool backward);
   LogicalResult addBlock(Block &block, bool backward);
   void markEscapes(ValueRange values, unsigned firstResult);
+  void storeConstant(int root);
+  void storeConstantsThatNeedIt();
   void pinStateReads();
 
   PlanGraph &graph;
@@ -265,6 +267,28 @@ LogicalResult GraphBuilder::addBlock(Block &block, bool backward) {
   return success();
 }
 
+/// Has a kernel write `root` to memory, if it is a constant.
+void GraphBuilder::storeConstant(int root) {
+  if (graph.values[root].node < 0)
+    return;
+  PlanNode &node = graph.nodes[graph.values[root].node];
+  if (node.kind != NodeClass::Constant)
+    return;
+  node.kind = NodeClass::Loop;
+  node.cost = getCostOf(node.op);
+  node.seconds = estimateSeconds(*graph.target, node.cost);
+  setLoopProperties(node, graph.target->kernelRowTile);
+}
+
+/// Only a loop can compute with a constant that is nowhere in memory.
+void GraphBuilder::storeConstantsThatNeedIt() {
+  for (const PlanNode &node : graph.nodes)
+    if (node.kind == NodeClass::Matmul || node.kind == NodeClass::Collective || node.kind == NodeClass::Opaque ||
+        node.kind == NodeClass::State)
+      for (int operand : node.operands)
+        storeConstant(graph.values[operand].root);
+}
+
 void GraphBuilder::markEscapes(ValueRange values, unsigned firstResult) {
   for (auto [offset, value] : llvm::enumerate(values)) {
     auto it = index.find(value);
@@ -272,11 +296,7 @@ void GraphBuilder::markEscapes(ValueRange values, unsigned firstResult) {
       continue;
     PlanValue &root = graph.values[graph.values[it->second].root];
     root.escapes = true;
-    // A constant that leaves the function needs storage, so a kernel must write it.
-    if (root.node >= 0 && graph.nodes[root.node].kind == NodeClass::Constant) {
-      graph.nodes[root.node].kind = NodeClass::Loop;
-      setLoopProperties(graph.nodes[root.node], graph.target->kernelRowTile);
-    }
+    storeConstant(graph.values[it->second].root); // What leaves the function needs storage.
     auto placement = graph.func.getNumResults() > firstResult + offset
                          ? graph.func.getResultAttrOfType<StringAttr>(firstResult + offset, kPlacementAttr)
                          : StringAttr();
@@ -317,6 +337,7 @@ LogicalResult GraphBuilder::run() {
     if (failed(addBlock(entry, /*backward=*/false)))
       return failure();
     graph.firstBackward = graph.nodes.size();
+    storeConstantsThatNeedIt();
     markEscapes(entry.getTerminator()->getOperands(), 0);
     pinStateReads();
     return success();
@@ -341,6 +362,7 @@ LogicalResult GraphBuilder::run() {
     return failure();
   for (Value value : graph.step.getBackwardYield().getValues())
     graph.backwardResults.push_back(index.lookup(value));
+  storeConstantsThatNeedIt();
   markEscapes(yield.getValues(), 0);
   markEscapes(graph.step.getBackwardYield().getValues(), yield.getValues().size());
   pinStateReads();

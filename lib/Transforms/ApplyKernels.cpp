@@ -104,7 +104,8 @@ void KernelApplier::emitKernel(const KernelNode &kernel, OpBuilder &builder) {
     for (Value operand : opOf(member)->getOperands()) {
       Value root = getKernelOperand(operand);
       Operation *def = root.getDefiningOp();
-      if (def && (members.contains(def) || def->hasTrait<OpTrait::ConstantLike>()))
+      // A constant is an operand only where a kernel has written it.
+      if (def && (members.contains(def) || (def->hasTrait<OpTrait::ConstantLike>() && !replaced.contains(root))))
         continue;
       operands[getBarrierSource(root)].insert(root);
     }

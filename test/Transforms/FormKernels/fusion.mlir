@@ -200,3 +200,17 @@ func.func @later_member(%x: tensor<8x8xf32>, %z: tensor<8x8xf32>) -> (tensor<8x8
   %u = arith.mulf %g, %e : tensor<8x8xf32>
   return %q, %u : tensor<8x8xf32>, tensor<8x8xf32>
 }
+
+// -----
+
+// A matmul reads memory, so a constant that it reads is written by a kernel first.
+// CHECK-LABEL: func.func @constant_operand(
+// CHECK-SAME: %[[X:[a-z0-9]*]]:
+// CHECK: %[[C:.*]] = fp8.kernel loop -> (tensor<3x2xf32>)
+// CHECK-NEXT: arith.constant dense<1.000000e+00>
+// CHECK: fp8.kernel matmul (%{{.*}} = %[[X]] : tensor<2x3xf32>, %{{.*}} = %[[C]] : tensor<3x2xf32>)
+func.func @constant_operand(%x: tensor<2x3xf32>) -> tensor<2x2xf32> {
+  %c = arith.constant dense<1.0> : tensor<3x2xf32>
+  %y = fp8.matmul %x, %c : tensor<2x3xf32>, tensor<3x2xf32> -> tensor<2x2xf32>
+  return %y : tensor<2x2xf32>
+}
