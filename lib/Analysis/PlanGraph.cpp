@@ -198,13 +198,14 @@ private:
   int addValue(Value value, int node, int root);
   LogicalResult addNode(Operation &op, bool backward);
   LogicalResult addBlock(Block &block, bool backward);
-  void markEscapes(ValueRange values, unsigned firstResult);
+  LogicalResult markEscapes(ValueRange values, unsigned firstResult);
   void storeConstant(int root);
   void storeConstantsThatNeedIt();
   void pinStateReads();
 
   PlanGraph &graph;
   DenseMap<Value, int> index;
+  DenseMap<int, unsigned> resultOf; ///< of roots that escape: the first result that names them
 };
 
 int GraphBuilder::addValue(Value value, int node, int root) {
@@ -289,7 +290,9 @@ void GraphBuilder::storeConstantsThatNeedIt() {
         storeConstant(graph.values[operand].root);
 }
 
-void GraphBuilder::markEscapes(ValueRange values, unsigned firstResult) {
+/// Marks `values`, which leave as the results from `firstResult` on. The caller hands in one buffer a result that it
+/// places, so nothing else may name that storage.
+LogicalResult GraphBuilder::markEscapes(ValueRange values, unsigned firstResult) {
   for (auto [offset, value] : llvm::enumerate(values)) {
     auto it = index.find(value);
     if (it == index.end())
@@ -297,12 +300,28 @@ void GraphBuilder::markEscapes(ValueRange values, unsigned firstResult) {
     PlanValue &root = graph.values[graph.values[it->second].root];
     root.escapes = true;
     storeConstant(graph.values[it->second].root); // What leaves the function needs storage.
-    auto placement = graph.func.getNumResults() > firstResult + offset
-                         ? graph.func.getResultAttrOfType<StringAttr>(firstResult + offset, kPlacementAttr)
-                         : StringAttr();
-    if (placement && placement.getValue() == "caller")
-      root.callerPlaced = true;
+    unsigned number = firstResult + offset;
+    auto isCallerPlaced = [&](unsigned result) {
+      auto placement = result < graph.func.getNumResults()
+                           ? graph.func.getResultAttrOfType<StringAttr>(result, kPlacementAttr)
+                           : StringAttr();
+      return placement && placement.getValue() == "caller";
+    };
+    root.callerPlaced |= isCallerPlaced(number);
+    auto emitError = [&](unsigned result) {
+      return graph.func.getBody().front().getTerminator()->emitError("expected result #")
+             << result << ", placed by the caller, to be storage of its own, but it is ";
+    };
+    if (root.resident && isCallerPlaced(number))
+      return emitError(number) << "argument #" << cast<BlockArgument>(root.value).getArgNumber()
+                               << "; leave it in the arena, where an argument takes no storage";
+    auto [first, inserted] = resultOf.try_emplace(graph.values[it->second].root, number);
+    if (!inserted && root.callerPlaced)
+      return emitError(isCallerPlaced(number) ? number : first->second)
+             << "also result #" << (isCallerPlaced(number) ? first->second : number)
+             << "; return it once, or leave both in the arena";
   }
+  return success();
 }
 
 /// What reads a state that the program updates may neither run again nor move past the update: it would read the
@@ -338,7 +357,8 @@ LogicalResult GraphBuilder::run() {
       return failure();
     graph.firstBackward = graph.nodes.size();
     storeConstantsThatNeedIt();
-    markEscapes(entry.getTerminator()->getOperands(), 0);
+    if (failed(markEscapes(entry.getTerminator()->getOperands(), 0)))
+      return failure();
     pinStateReads();
     return success();
   }
@@ -363,8 +383,9 @@ LogicalResult GraphBuilder::run() {
   for (Value value : graph.step.getBackwardYield().getValues())
     graph.backwardResults.push_back(index.lookup(value));
   storeConstantsThatNeedIt();
-  markEscapes(yield.getValues(), 0);
-  markEscapes(graph.step.getBackwardYield().getValues(), yield.getValues().size());
+  if (failed(markEscapes(yield.getValues(), 0)) ||
+      failed(markEscapes(graph.step.getBackwardYield().getValues(), yield.getValues().size())))
+    return failure();
   pinStateReads();
   return success();
 }

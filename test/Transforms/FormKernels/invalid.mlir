@@ -36,3 +36,29 @@ func.func @blocks(%x: tensor<8xf32>) -> tensor<8xf32> {
 ^next:
   return %x : tensor<8xf32>
 }
+
+// -----
+
+// The caller hands in a buffer for one result, which a kernel writes; an argument is written by none.
+func.func @argument_of_the_caller(%x: tensor<4x6xf32>) -> (tensor<6x4xf32> {fp8.placement = "caller"}) {
+  %0 = fp8.permute %x [1, 0] : tensor<4x6xf32> -> tensor<6x4xf32>
+  // expected-error@+1 {{expected result #0, placed by the caller, to be storage of its own, but it is argument #0; leave it in the arena, where an argument takes no storage}}
+  return %0 : tensor<6x4xf32>
+}
+
+// -----
+
+func.func @one_buffer_in_two_of_the_caller(%x: tensor<8xf32>) -> (tensor<8xf32> {fp8.placement = "caller"}, tensor<8xf32> {fp8.placement = "caller"}) {
+  %0 = math.exp %x : tensor<8xf32>
+  // expected-error@+1 {{expected result #1, placed by the caller, to be storage of its own, but it is also result #0; return it once, or leave both in the arena}}
+  return %0, %0 : tensor<8xf32>, tensor<8xf32>
+}
+
+// -----
+
+func.func @view_in_the_arena(%x: tensor<8xf32>) -> (tensor<8xf32> {fp8.placement = "caller"}, tensor<4xf32>) {
+  %0 = math.exp %x : tensor<8xf32>
+  %1 = fp8.slice %0 [4] : tensor<8xf32> -> tensor<4xf32>
+  // expected-error@+1 {{expected result #0, placed by the caller, to be storage of its own, but it is also result #1; return it once, or leave both in the arena}}
+  return %0, %1 : tensor<8xf32>, tensor<4xf32>
+}
