@@ -200,6 +200,8 @@ int mlir::fp8::compileMain(int argc, char **argv, DialectRegistry &registry) {
   registerMLIRContextCLOptions();
   registerPassManagerCLOptions();
   registerDefaultTimingManagerCLOptions();
+  // LLVM brings hundreds more. Those of MLIR work here too; `fp8-opt --help` lists them.
+  cl::HideUnrelatedOptions(options.category);
   cl::ParseCommandLineOptions(argc, argv, "fp8-opt --compile: plans and compiles FP8 training steps\n");
   return failed(run(options, registry));
 }

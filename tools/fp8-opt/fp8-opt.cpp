@@ -18,6 +18,8 @@
 #include "mlir/InitAllPasses.h"
 #include "mlir/Support/FileUtilities.h"
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
+#include "llvm/Config/llvm-config.h"
+#include "llvm/Support/CommandLine.h"
 #include "llvm/Support/InitLLVM.h"
 #include "llvm/Support/ToolOutputFile.h"
 
@@ -49,7 +51,12 @@ static llvm::LogicalResult optMain(int argc, char **argv,
   return llvm::success();
 }
 
+static void printVersion(llvm::raw_ostream &os) {
+  os << "fp8-opt " FP8_VERSION ", LLVM version " LLVM_VERSION_STRING "\n";
+}
+
 int main(int argc, char **argv) {
+  llvm::cl::SetVersionPrinter(printVersion);
   mlir::DialectRegistry registry;
   mlir::registerAllDialects(registry);
   mlir::registerAllExtensions(registry);

@@ -71,7 +71,7 @@ int main(int argc, char **argv) {
     std::fputs(helpText(), stdout);
     return 0;
   case ParseOutcome::Version:
-    std::printf("fp8-run (fp8-opt 0.1.0), runtime interface %d\n",
+    std::printf("fp8-run (fp8-opt " FP8_VERSION "), runtime interface %d\n",
                 fp8rt_abi_version());
     return 0;
   case ParseOutcome::Error:
