@@ -228,6 +228,10 @@ LogicalResult GraphBuilder::addNode(Operation &op, bool backward) {
   if (!kind)
     return op.emitOpError("cannot be planned: expected an fp8, arith or math op on tensors; an operation known only by "
                           "its shapes can be declared as 'fp8.opaque'");
+  if (auto opaque = dyn_cast<OpaqueOp>(op); opaque && opaque.getAliasesAttr() && !opaque.getAliasesAttr().empty())
+    return op.emitOpError("cannot be planned: expected no 'aliases', but got ")
+           << opaque.getAliasesAttr()
+           << "; leave them out to plan each result as storage of its own, which is never less than it takes";
   for (Value result : op.getResults())
     if (auto type = dyn_cast<ShapedType>(result.getType()); type && !type.hasStaticShape())
       return op.emitOpError("cannot be planned: expected static shapes, but got ") << type;
