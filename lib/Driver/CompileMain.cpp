@@ -15,6 +15,7 @@
 #include "fp8/Target/Plan.h"
 #include "fp8/Target/Reference.h"
 #include "fp8/Target/Target.h"
+#include "fp8rt/Container.h"
 
 #include "mlir/IR/AsmState.h"
 #include "mlir/IR/MLIRContext.h"
@@ -89,18 +90,23 @@ FailureOr<Phase> getPhase(const DriverOptions &options) {
   return *asked;
 }
 
-/// Writes through a temporary beside the output, so that an output is complete or absent.
+/// Writes a file that is complete or absent; what is no regular file (a device, a pipe) is written to as it is.
 LogicalResult writeText(StringRef path, function_ref<LogicalResult(raw_ostream &)> write) {
   std::string text;
   llvm::raw_string_ostream os(text);
   if (failed(write(os)))
     return failure();
-  if (llvm::Error error = llvm::writeToOutput(path, [&](raw_ostream &out) {
-        out << text;
-        return llvm::Error::success();
-      }))
-    return fail("cannot write '" + path + "': " + llvm::toString(std::move(error)));
-  return success();
+  if (path == "-") {
+    llvm::outs() << text;
+    llvm::outs().flush();
+    if (!llvm::outs().has_error())
+      return success();
+    std::string reason = llvm::outs().error().message();
+    llvm::outs().clear_error();
+    return fail("cannot write to standard output: " + reason);
+  }
+  std::string error;
+  return fp8rt::writeFileAtomically(path.str(), text, error) ? success() : fail(error);
 }
 
 LogicalResult writeOutput(ModuleOp module, const DriverOptions &options, StringRef program) {
