@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 ROOT = sys.argv[1]
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "Inputs"))
+sys.path[:0] = [os.path.join(ROOT, "python"), os.path.join(os.path.dirname(os.path.abspath(__file__)), "Inputs")]
 import reference  # noqa: E402
 
 PLANNED = ["-fp8-form-kernels", "-fp8-schedule", "-fp8-insert-frees"]

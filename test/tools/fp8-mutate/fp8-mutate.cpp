@@ -128,8 +128,10 @@ Mutant mutantOf(ArrayRef<Seed> seeds, unsigned index, StringRef &name) {
 /// Says what a mutant did that it must not, and keeps it.
 void reportMutant(unsigned index, StringRef name, const Mutant &mutant,
                   const Twine &fault) {
-  llvm::errs() << "mutant " << index << " of " << name << " (" << mutant.kind
-               << "): " << fault << '\n';
+  // In one write: children print to the same place.
+  llvm::errs() << ("mutant " + Twine(index) + " of " + name + " (" +
+                   mutant.kind + "): " + fault + "\n")
+                      .str();
   if (keep.empty())
     return;
   llvm::sys::fs::create_directories(keep);

@@ -10,6 +10,7 @@ import tempfile
 
 import ml_dtypes
 import numpy as np
+from fp8opt.testing.numerics import relative_error
 
 DTYPES = {"f32": np.float32, "bf16": ml_dtypes.bfloat16, "f8E4M3FN": ml_dtypes.float8_e4m3fn,
           "f8E5M2": ml_dtypes.float8_e5m2, "i32": np.int32}
@@ -48,3 +49,15 @@ def outputs(text, passes=PASSES, **options):
         data = parts["data"][output["offset"]:output["offset"] + output["bytes"]]
         result[output["name"]] = np.frombuffer(data, DTYPES[output["dtype"]]).reshape(output["shape"])
     return result
+
+
+def equal(name, actual, expected, tolerance):
+    """Whether both hold the same outputs in the same order, none further apart than `tolerance`; says how far."""
+    if list(actual) != list(expected):
+        print(f"error: {name}: the outputs are {list(actual)} instead of {list(expected)}")
+        return False
+    errors = {output: relative_error(actual[output].astype(np.float32), value) for output, value in expected.items()}
+    worst = max(errors, key=errors.get)
+    good = errors[worst] <= tolerance
+    print(f"{'' if good else 'error: '}{name}: {len(errors)} outputs, largest relative error {errors[worst]:.2e} ({worst})")
+    return bool(good)
