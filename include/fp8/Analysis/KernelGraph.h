@@ -57,7 +57,7 @@ struct PeakInfo {
 /// Simulates `order` (a permutation of the kernels).
 PeakInfo simulate(const KernelGraph &graph, ArrayRef<int> order);
 
-/// The best order found: the given one, or a list schedule with a lower peak. Forward kernels stay before backward ones.
+/// The order with the lowest peak of three (see Passes.td, fp8-schedule). Forward kernels stay before backward ones.
 std::vector<int> schedule(const KernelGraph &graph);
 
 /// The roots that are live while kernel `position` of `order` runs, with its outputs, largest first.

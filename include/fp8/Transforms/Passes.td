@@ -124,7 +124,8 @@ def FP8FormKernelsPass : Pass<"fp8-form-kernels", "::mlir::ModuleOp"> {
 def FP8SchedulePass : Pass<"fp8-schedule", "::mlir::ModuleOp"> {
   let summary = "orders kernels for the lowest peak";
   let description = [{
-    Keeps the best of the program order and of list schedules. A recomputation runs as late as its first use allows.
+    Takes the order with the lowest peak of three: program order, program order with each kernel just before the first
+    that needs it, and a list schedule by memory. Forward stays before backward.
   }];
 }
 
@@ -141,7 +142,7 @@ def FP8PlacePass : Pass<"fp8-place", "::mlir::ModuleOp"> {
   let summary = "gives every buffer an offset in one arena";
   let description = [{
     Sets `offsets` and `workspace_offset` of each kernel, multiples of 256, and on the function `fp8.arena_bytes`.
-    The best of several greedy orders.
+    The best of several greedy packings; where none is proved lowest, of a search with a limit on nodes too.
   }];
 }
 
