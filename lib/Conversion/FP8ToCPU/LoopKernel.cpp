@@ -350,6 +350,10 @@ void LoopEmitter::emit(const KernelNest &nest) {
     tileLow = low;
     stages();
   });
+  // What a later nest reads of a held value it computes again.
+  for (const KernelItem &item : nest.items)
+    if (item.kind == KernelItem::Hold)
+      e.forget(item.value);
   for (const KernelItem &item : nest.items)
     if (auto it = crossTile.find(item.reduction); it != crossTile.end()) {
       finishMax(it->second);

@@ -74,6 +74,10 @@ public:
     buffers[value] = buffer;
   }
 
+  /// From here on the elements of `value` are computed again: the buffer that
+  /// held them has those of the last tile only.
+  void forget(Value value) { buffers.erase(value); }
+
   /// A loop over [low, high) whose body is emitted by `body`. With a known trip
   /// count of one no loop is made.
   void loop(int64_t low, int64_t high, int64_t step,
