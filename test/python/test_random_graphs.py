@@ -1,0 +1,45 @@
+# ===- test_random_graphs.py ---*- Python -*-=== #
+#
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# A hundred random graphs: fp8-test-graphs compiles and runs each with every policy, in one process, and holds bits and
+# peaks to its rules; here the outputs and gradients it leaves are held to those that NumPy finds.
+#
+# ===----------------------------------------=== #
+
+import os
+import subprocess
+
+import pytest
+
+from fp8opt.testing.inputs import read_outputs
+from fp8opt.testing.numerics import relative_error
+from fp8opt.testing.random_graphs import TOLERANCE
+
+
+@pytest.fixture(scope="module")
+def folders(tools, tmp_path_factory, random_graphs_100):
+    """The folder of each graph's outputs, after all of them ran; as many processes as cores."""
+    processes = os.cpu_count() or 1
+    parts = [tmp_path_factory.mktemp(f"graphs{part}") for part in range(processes)]
+    places = []
+    for seed, (graph, _) in enumerate(random_graphs_100):
+        folder = parts[seed % processes]
+        (folder / f"graph-{seed:03}.mlir").write_text(str(graph.emit()))
+        places.append(folder / "out" / f"graph-{seed:03}")
+    running = [subprocess.Popen([tools / "fp8-test-graphs", folder], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                stdin=subprocess.DEVNULL, text=True) for folder in parts]
+    texts = [process.communicate()[0] for process in running]
+    for process, text in zip(running, texts):
+        assert process.returncode == 0, text
+    return places
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_graph(folders, random_graphs_100, seed):
+    outputs = read_outputs(folders[seed])
+    expected = random_graphs_100[seed][1]
+    assert list(outputs) == list(expected)
+    errors = {name: relative_error(outputs[name], expected[name]) for name in expected}
+    worst = max(errors, key=errors.get)
+    assert errors[worst] <= TOLERANCE, f"{worst}: {errors[worst]:.2e}"
