@@ -103,11 +103,15 @@ private:
   Value amax(Location loc, Value value, ArrayRef<int64_t> group);
   Scaled transposed(Scaled tensor);
   Value permute(Value value);
+  Value firstAlike(Value value);
   Location named(Value value, Operation *op, const Twine &suffix);
 
   OpBuilder builder;
   bool isTraining;
   std::map<Key, Scaled> casts; // only looked up
+  using ViewKey =
+      std::tuple<const void *, const void *, const void *, const void *>;
+  std::map<ViewKey, Value> views; // only looked up
   std::map<std::pair<void *, std::vector<int64_t>>, Value>
       maxima;                                 // only looked up
   std::set<std::pair<void *, void *>> pushed; // (amax, history)
@@ -157,6 +161,20 @@ Scaled Expander::transposed(Scaled tensor) {
                                     : permute(tensor.scale)};
 }
 
+/// The first value down the line that is the same view of the same value as
+/// `value`: differentiation writes a view of the forward region a second time
+/// in the backward region, and what is cast must not be cast twice for that.
+Value Expander::firstAlike(Value value) {
+  Operation *op = value.getDefiningOp();
+  if (!op || !isa<PermuteOp, SliceOp, ReshapeOp, BitcastOp>(op))
+    return value;
+  ViewKey key{op->getName().getAsOpaquePointer(),
+              op->getAttrDictionary().getAsOpaquePointer(),
+              value.getType().getAsOpaquePointer(),
+              firstAlike(op->getOperand(0)).getAsOpaquePointer()};
+  return views.try_emplace(key, value).first->second;
+}
+
 Value Expander::amax(Location loc, Value value, ArrayRef<int64_t> group) {
   Value &memo = maxima[{value.getAsOpaquePointer(), group.vec()}];
   if (!memo) {
@@ -172,6 +190,7 @@ Value Expander::amax(Location loc, Value value, ArrayRef<int64_t> group) {
 
 Scaled Expander::cast(Operation *op, RecipeAttr recipe, ValueRange state,
                       Role role, Value value, Axis axis) {
+  value = firstAlike(value);
   bool isDelayed = recipe.getKind() == RecipeKind::Delayed;
   SmallVector<int64_t> group = getGroup(recipe, role, axis);
   Type format = getFormat(recipe, role);

@@ -56,7 +56,7 @@ LogicalResult PlacePass::place(func::FuncOp func, const Target &target) {
   }
   // The greedy orders alone may miss the peak by more than 5%; so many nodes are a fraction of a second.
   PackOptions options;
-  options.nodeLimit = 100'000;
+  options.nodeLimit = 1'000'000;
   PackResult packed = pack(items, options);
 
   OpBuilder builder(func.getContext());
