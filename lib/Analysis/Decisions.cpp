@@ -1,4 +1,4 @@
-//===- Decisions.cpp - what was chosen, and why ---*- C++ -*-===//
+//===- Decisions.cpp - what was chosen, and why -----------------*- C++ -*-===//
 //
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
@@ -19,33 +19,46 @@ using namespace mlir::fp8;
 
 DictionaryAttr Decisions::toAttribute(MLIRContext *context) const {
   Builder builder(context);
-  auto text = [&](StringRef key, StringRef value) { return builder.getNamedAttr(key, builder.getStringAttr(value)); };
-  auto number = [&](StringRef key, int64_t value) { return builder.getNamedAttr(key, builder.getI64IntegerAttr(value)); };
-  auto real = [&](StringRef key, double value) { return builder.getNamedAttr(key, builder.getF64FloatAttr(value)); };
+  auto text = [&](StringRef key, StringRef value) {
+    return builder.getNamedAttr(key, builder.getStringAttr(value));
+  };
+  auto number = [&](StringRef key, int64_t value) {
+    return builder.getNamedAttr(key, builder.getI64IntegerAttr(value));
+  };
+  auto real = [&](StringRef key, double value) {
+    return builder.getNamedAttr(key, builder.getF64FloatAttr(value));
+  };
   SmallVector<Attribute> savedEntries, recomputedEntries;
   for (const SavedDecision &entry : saved) {
-    SmallVector<NamedAttribute> fields = {text("value", entry.value), text("op", entry.op), text("loc", entry.loc),
-                                          text("form", entry.form), text("why", entry.why)};
+    SmallVector<NamedAttribute> fields = {
+        text("value", entry.value), text("op", entry.op),
+        text("loc", entry.loc), text("form", entry.form),
+        text("why", entry.why)};
     if (entry.escapes)
       fields.push_back(builder.getNamedAttr("escapes", builder.getUnitAttr()));
     savedEntries.push_back(builder.getDictionaryAttr(fields));
   }
   for (const RecomputedDecision &entry : recomputed)
-    recomputedEntries.push_back(
-        builder.getDictionaryAttr({text("value", entry.value), text("op", entry.op), text("why", entry.why),
-                                   number("times", entry.times), real("seconds", entry.seconds)}));
+    recomputedEntries.push_back(builder.getDictionaryAttr(
+        {text("value", entry.value), text("op", entry.op),
+         text("why", entry.why), number("times", entry.times),
+         real("seconds", entry.seconds)}));
   return builder.getDictionaryAttr(
-      {text("policy", policy), number("min_feasible_peak_bytes", minFeasiblePeak),
+      {text("policy", policy),
+       number("min_feasible_peak_bytes", minFeasiblePeak),
        number("lower_bound_bytes", lowerBound), text("bound_kind", boundKind),
-       real("recompute_seconds", recomputeSeconds), builder.getNamedAttr("saved", builder.getArrayAttr(savedEntries)),
-       builder.getNamedAttr("recomputed", builder.getArrayAttr(recomputedEntries))});
+       real("recompute_seconds", recomputeSeconds),
+       builder.getNamedAttr("saved", builder.getArrayAttr(savedEntries)),
+       builder.getNamedAttr("recomputed",
+                            builder.getArrayAttr(recomputedEntries))});
 }
 
 std::optional<Decisions> Decisions::read(func::FuncOp func) {
   auto record = func->getAttrOfType<DictionaryAttr>(kDecisionsAttr);
   if (!record)
     return std::nullopt;
-  // The record may have been edited by hand: what is missing or of another kind reads as empty.
+  // The record may have been edited by hand: what is missing or of another kind
+  // reads as empty.
   auto text = [](DictionaryAttr from, StringRef key) {
     auto value = from.getAs<StringAttr>(key);
     return value ? value.getValue().str() : std::string();
@@ -73,11 +86,13 @@ std::optional<Decisions> Decisions::read(func::FuncOp func) {
   decisions.boundKind = text(record, "bound_kind");
   decisions.recomputeSeconds = real(record, "recompute_seconds");
   for (DictionaryAttr entry : entries("saved"))
-    decisions.saved.push_back({text(entry, "value"), text(entry, "op"), text(entry, "loc"), text(entry, "form"),
+    decisions.saved.push_back({text(entry, "value"), text(entry, "op"),
+                               text(entry, "loc"), text(entry, "form"),
                                text(entry, "why"), entry.contains("escapes")});
   for (DictionaryAttr entry : entries("recomputed"))
-    decisions.recomputed.push_back({text(entry, "value"), text(entry, "op"), text(entry, "why"),
-                                    number(entry, "times"), real(entry, "seconds")});
+    decisions.recomputed.push_back({text(entry, "value"), text(entry, "op"),
+                                    text(entry, "why"), number(entry, "times"),
+                                    real(entry, "seconds")});
   return decisions;
 }
 
@@ -95,13 +110,17 @@ std::string mlir::fp8::formatBytes(int64_t bytes) {
   return (bytes < 0 ? "-" : "") + grouped + " B";
 }
 
-static std::string formatMicroseconds(double seconds) { return llvm::formatv("{0:F3} us", seconds * 1e6).str(); }
+static std::string formatMicroseconds(double seconds) {
+  return llvm::formatv("{0:F3} us", seconds * 1e6).str();
+}
 
 /// How a kept value relates to what it was made from.
 static std::string getForm(const PlanGraph &graph, const PlanNode &node) {
   if (isa<CastOp>(node.op))
     return "fp8";
-  if (isa<AmaxOp>(node.op) || (isa<ReduceOp>(node.op) && cast<ReduceOp>(node.op).getKind() == ReduceKind::Max))
+  if (isa<AmaxOp>(node.op) ||
+      (isa<ReduceOp>(node.op) &&
+       cast<ReduceOp>(node.op).getKind() == ReduceKind::Max))
     return "max-only";
   if (isa<TransposeOp>(node.op) && getEncoding(node.op->getResult(0).getType()))
     return "fp8-transposed";
@@ -116,21 +135,26 @@ static std::string getOverride(const PlanNode &node, unsigned result) {
   return text ? text.getValue().str() : std::string();
 }
 
-/// One remark a decision, in category `fp8-select-saved`: `fp8-opt --remarks-filter=fp8 --remark-format=emitRemark`.
-static void reportDecision(func::FuncOp func, Value value, StringRef decision, StringRef name, StringRef why,
-                       int64_t bytes) {
-  remark::passed(value.getLoc(),
-                 remark::RemarkOpts::name(decision).category("fp8-select-saved").function(func.getName()))
-      << name << remark::reason("{0}", why.str()) << remark::metric("bytes", bytes);
+/// One remark a decision, in category `fp8-select-saved`: `fp8-opt
+/// --remarks-filter=fp8 --remark-format=emitRemark`.
+static void reportDecision(func::FuncOp func, Value value, StringRef decision,
+                           StringRef name, StringRef why, int64_t bytes) {
+  remark::passed(value.getLoc(), remark::RemarkOpts::name(decision)
+                                     .category("fp8-select-saved")
+                                     .function(func.getName()))
+      << name << remark::reason("{0}", why.str())
+      << remark::metric("bytes", bytes);
 }
 
-void mlir::fp8::explain(const PlanGraph &graph, Policy policy, const Selection &chosen, Fusion fusion,
+void mlir::fp8::explain(const PlanGraph &graph, Policy policy,
+                        const Selection &chosen, Fusion fusion,
                         PlanSearch &search, Decisions &decisions) {
   ValueNames names(graph.func);
   Program program = materialize(graph, chosen);
   const PlanOption &plan = search.evaluate(chosen);
-  // What is kept, and no more: `chosen` may also name values that are read only where another is not kept, and a
-  // sentence compares with the plan that keeps the rest of the list.
+  // What is kept, and no more: `chosen` may also name values that are read only
+  // where another is not kept, and a sentence compares with the plan that keeps
+  // the rest of the list.
   Selection keptOnly(graph.values.size(), false);
   for (int value : program.residuals)
     keptOnly[graph.values[value].root] = true;
@@ -145,19 +169,25 @@ void mlir::fp8::explain(const PlanGraph &graph, Policy policy, const Selection &
     saved.escapes = entry.escapes;
     unsigned number = cast<OpResult>(entry.value).getResultNumber();
     if (entry.escapes) {
-      saved.why = "a result of the function, which stays to the end in any plan";
+      saved.why =
+          "a result of the function, which stays to the end in any plan";
     } else if (node.recompute == Recompute::Never) {
-      saved.why = llvm::formatv("'{0}' may not run twice, so its {1} are kept", saved.op, formatBytes(entry.bytes));
+      saved.why = llvm::formatv("'{0}' may not run twice, so its {1} are kept",
+                                saved.op, formatBytes(entry.bytes));
     } else if (getOverride(node, number) == "save") {
-      saved.why = llvm::formatv("'fp8.policy' on it says save: {0}", formatBytes(entry.bytes));
+      saved.why = llvm::formatv("'fp8.policy' on it says save: {0}",
+                                formatBytes(entry.bytes));
     } else if (policy == Policy::SaveAll) {
-      saved.why = llvm::formatv("backward reads it, and save-all keeps all that backward reads: {0}",
-                                formatBytes(entry.bytes));
+      saved.why = llvm::formatv(
+          "backward reads it, and save-all keeps all that backward reads: {0}",
+          formatBytes(entry.bytes));
     } else if (policy == Policy::RecomputeAll) {
-      saved.why = llvm::formatv("marked 'fp8.checkpoint': {0}", formatBytes(entry.bytes));
-    } else if (policy == Policy::OpList) {
-      saved.why = llvm::formatv("'{0}' is in the list of op-list and backward reads its result: {1}", saved.op,
+      saved.why = llvm::formatv("marked 'fp8.checkpoint': {0}",
                                 formatBytes(entry.bytes));
+    } else if (policy == Policy::OpList) {
+      saved.why = llvm::formatv(
+          "'{0}' is in the list of op-list and backward reads its result: {1}",
+          saved.op, formatBytes(entry.bytes));
     } else {
       // The storage of a gather in halves is its start's.
       Selection other = keptOnly;
@@ -166,16 +196,20 @@ void mlir::fp8::explain(const PlanGraph &graph, Policy policy, const Selection &
       double seconds = flipped.seconds - plan.seconds;
       int64_t bytes = plan.peak - flipped.peak;
       saved.why = llvm::formatv(
-          "{0} kept; computing it again instead would make the step {1} {2} and the peak {3} {4}{5}",
-          formatBytes(entry.bytes), formatMicroseconds(std::abs(seconds)), seconds >= 0 ? "longer" : "shorter",
-          formatBytes(std::abs(bytes)), bytes >= 0 ? "lower" : "higher",
+          "{0} kept; computing it again instead would make the step {1} {2} "
+          "and the peak {3} {4}{5}",
+          formatBytes(entry.bytes), formatMicroseconds(std::abs(seconds)),
+          seconds >= 0 ? "longer" : "shorter", formatBytes(std::abs(bytes)),
+          bytes >= 0 ? "lower" : "higher",
           policy == Policy::MinCut ? "; it is on the minimum cut" : "");
     }
-    reportDecision(graph.func, entry.value, "kept", saved.value, saved.why, entry.bytes);
+    reportDecision(graph.func, entry.value, "kept", saved.value, saved.why,
+                   entry.bytes);
     decisions.saved.push_back(std::move(saved));
   }
 
-  // What runs again: priced by itself, though within a kernel that reads its inputs anyway it costs less.
+  // What runs again: priced by itself, though within a kernel that reads its
+  // inputs anyway it costs less.
   llvm::MapVector<int, int64_t> times;
   for (const Instance &instance : program.instances)
     if (instance.clone)
@@ -191,20 +225,26 @@ void mlir::fp8::explain(const PlanGraph &graph, Policy policy, const Selection &
     int64_t bytes = 0;
     for (int result : node.results)
       bytes += graph.values[result].bytes;
-    entry.why = llvm::formatv("recompute costs {0} by itself ({1} moved) and frees {2} between forward and backward",
-                              formatMicroseconds(node.seconds),
-                              formatBytes(node.cost.bytesRead + node.cost.bytesWritten + node.cost.bytesSent),
-                              formatBytes(bytes));
-    reportDecision(graph.func, value.value, "recomputed", entry.value, entry.why, bytes);
+    entry.why =
+        llvm::formatv("recompute costs {0} by itself ({1} moved) and frees {2} "
+                      "between forward and backward",
+                      formatMicroseconds(node.seconds),
+                      formatBytes(node.cost.bytesRead + node.cost.bytesWritten +
+                                  node.cost.bytesSent),
+                      formatBytes(bytes));
+    reportDecision(graph.func, value.value, "recomputed", entry.value,
+                   entry.why, bytes);
     decisions.recomputed.push_back(std::move(entry));
   }
 
-  // Time of the kernels that only recompute, and in mixed kernels of what they read for recomputation alone.
+  // Time of the kernels that only recompute, and in mixed kernels of what they
+  // read for recomputation alone.
   KernelGraph kernels = formKernels(program, fusion);
   for (const KernelNode &kernel : kernels.kernels) {
     bool any = false, all = true;
     for (int member : kernel.members)
-      (program.instances[member].clone ? any : all) = program.instances[member].clone;
+      (program.instances[member].clone ? any : all) =
+          program.instances[member].clone;
     if (any && all) {
       decisions.recomputeSeconds += kernel.seconds;
     } else if (any) {
@@ -222,25 +262,30 @@ void mlir::fp8::explain(const PlanGraph &graph, Policy policy, const Selection &
   }
 }
 
-std::pair<int64_t, StringRef> mlir::fp8::getPeakLowerBound(const PlanGraph &graph) {
+std::pair<int64_t, StringRef>
+mlir::fp8::getPeakLowerBound(const PlanGraph &graph) {
   int64_t results = 0, widest = 0;
   for (const PlanValue &value : graph.values)
     if (value.escapes && !value.resident)
       results += value.bytes;
   for (const PlanNode &node : graph.nodes) {
-    if (node.kind == NodeClass::Loop || node.kind == NodeClass::View || node.kind == NodeClass::Constant)
+    if (node.kind == NodeClass::Loop || node.kind == NodeClass::View ||
+        node.kind == NodeClass::Constant)
       continue;
     int64_t bytes = node.workspace;
     SmallVector<int> roots;
     for (int operand : node.operands)
-      if (int root = graph.values[operand].root; !graph.values[root].resident && !llvm::is_contained(roots, root))
+      if (int root = graph.values[operand].root;
+          !graph.values[root].resident && !llvm::is_contained(roots, root))
         roots.push_back(root);
     for (int root : roots)
       bytes += graph.values[root].bytes;
     for (int result : node.results)
-      bytes += graph.values[result].root == result ? graph.values[result].bytes : 0;
+      bytes +=
+          graph.values[result].root == result ? graph.values[result].bytes : 0;
     widest = std::max(widest, bytes);
   }
-  return widest > results ? std::pair(widest, StringRef("operands and results of one op"))
-                          : std::pair(results, StringRef("results of the step"));
+  return widest > results
+             ? std::pair(widest, StringRef("operands and results of one op"))
+             : std::pair(results, StringRef("results of the step"));
 }

@@ -30,7 +30,8 @@ struct Group {
   NodeClass kind = NodeClass::Loop;
   bool backward = false;
   bool reduces = false; ///< holds a reduction, so its space is final
-  bool alone = false;   ///< takes no further member: a member keeps its order with other kernels
+  bool alone = false;   ///< takes no further member: a member keeps its order
+                        ///< with other kernels
   SmallVector<int64_t, 4> space;
   int first = 0, last = 0; ///< positions of its first and last member
 };
@@ -39,12 +40,16 @@ class Former {
 public:
   Former(const Program &program, Fusion fusion)
       : program(program), fusion(fusion), groupOf(program.instances.size(), -1),
-        locality(program.values.size(), Locality::Elementwise), stamp(program.instances.size(), 0),
-        nextBorder(program.instances.size() + 1), readers(program.instances.size()) {
+        locality(program.values.size(), Locality::Elementwise),
+        stamp(program.instances.size(), 0),
+        nextBorder(program.instances.size() + 1),
+        readers(program.instances.size()) {
     std::iota(nextBorder.begin(), nextBorder.end(), 0);
     for (auto [index, instance] : llvm::enumerate(program.instances))
       for (int operand : instance.operands)
-        if (int producer = program.values[program.values[operand].root].instance; producer >= 0)
+        if (int producer =
+                program.values[program.values[operand].root].instance;
+            producer >= 0)
           readers[producer].push_back({static_cast<int>(index), operand});
   }
 
@@ -59,18 +64,24 @@ private:
     int instance = program.values[program.values[value].root].instance;
     return instance < 0 ? -1 : groupOf[instance];
   }
-  /// Where the result of `id` would be available in group `group`; nothing where it may not join.
+  /// Where the result of `id` would be available in group `group`; nothing
+  /// where it may not join.
   std::optional<Locality> localityIn(int id, int group);
   bool fitsSpace(ArrayRef<int64_t> part, ArrayRef<int64_t> space) const;
-  /// True where a kernel outside lies on a path from group `from` to group `to`.
+  /// True where a kernel outside lies on a path from group `from` to group
+  /// `to`.
   bool hasPathThroughOthers(int from, int to);
-  /// True where group `group` waits for `target`, along paths that do not go on from `self`.
+  /// True where group `group` waits for `target`, along paths that do not go on
+  /// from `self`.
   bool reaches(int group, int target, int self);
-  /// The first border at or after instance `id` that no group crosses: border `b` lies before instance `b`.
+  /// The first border at or after instance `id` that no group crosses: border
+  /// `b` lies before instance `b`.
   int findBorder(int id);
-  /// Takes the instances up to the last one of `group` as its own stretch, from its first on.
+  /// Takes the instances up to the last one of `group` as its own stretch, from
+  /// its first on.
   void coverStretch(const Group &group);
-  /// True where a member of `reader` reads a value that kernel `producer` has only once it has stored it.
+  /// True where a member of `reader` reads a value that kernel `producer` has
+  /// only once it has stored it.
   bool readsStored(int reader, int producer) const;
   void join(int id, int group, Locality where);
   bool tryJoin(int id);
@@ -84,8 +95,10 @@ private:
   std::vector<Locality> locality;
   std::vector<int> stamp;
   int currentStamp = 0;
-  std::vector<int> nextBorder; ///< union-find over borders, towards the one that is left
-  /// Per instance, who reads what of it: instances with the operand they read, which may be a view.
+  std::vector<int>
+      nextBorder; ///< union-find over borders, towards the one that is left
+  /// Per instance, who reads what of it: instances with the operand they read,
+  /// which may be a view.
   std::vector<SmallVector<std::pair<int, int>, 4>> readers;
 };
 
@@ -93,7 +106,8 @@ bool Former::fitsSpace(ArrayRef<int64_t> part, ArrayRef<int64_t> space) const {
   if (part.size() != space.size())
     return false;
   for (auto [dim, whole] : llvm::zip(part, space))
-    if (dim != whole && dim != 1 && dim != static_cast<int64_t>(llvm::divideCeil(whole, 128)))
+    if (dim != whole && dim != 1 &&
+        dim != static_cast<int64_t>(llvm::divideCeil(whole, 128)))
       return false;
   return true;
 }
@@ -106,7 +120,8 @@ int Former::findBorder(int id) {
 }
 
 void Former::coverStretch(const Group &group) {
-  for (int border = findBorder(group.first + 1); border <= group.last; border = findBorder(border))
+  for (int border = findBorder(group.first + 1); border <= group.last;
+       border = findBorder(border))
     nextBorder[border] = border + 1;
 }
 
@@ -116,15 +131,17 @@ bool Former::reaches(int group, int target, int self) {
     int current = stack.pop_back_val();
     if (current == target)
       return true;
-    // Kernels wait only for what lies before the next border, since none of them crosses it. Their own end is no such
-    // limit: what they read may lie in a kernel with later members.
+    // Kernels wait only for what lies before the next border, since none of
+    // them crosses it. Their own end is no such limit: what they read may lie
+    // in a kernel with later members.
     if (current == self || stamp[current] == currentStamp ||
         findBorder(groups[current].last + 1) <= groups[target].first)
       continue;
     stamp[current] = currentStamp;
     for (int member : groups[current].members)
       for (int operand : program.instances[member].operands)
-        if (int producer = producerGroup(operand); producer >= 0 && producer != current)
+        if (int producer = producerGroup(operand);
+            producer >= 0 && producer != current)
           stack.push_back(producer);
   }
   return false;
@@ -134,7 +151,8 @@ bool Former::hasPathThroughOthers(int from, int to) {
   ++currentStamp;
   for (int member : groups[to].members)
     for (int operand : program.instances[member].operands)
-      if (int producer = producerGroup(operand); producer >= 0 && producer != to && producer != from)
+      if (int producer = producerGroup(operand);
+          producer >= 0 && producer != to && producer != from)
         if (reaches(producer, from, to))
           return true;
   return false;
@@ -144,30 +162,39 @@ std::optional<Locality> Former::localityIn(int id, int group) {
   const Instance &instance = program.instances[id];
   const PlanNode &node = program.node(instance);
   const Group &target = groups[group];
-  if (target.kind != NodeClass::Loop || target.alone || target.backward != instance.backward || isa<PadOp>(node.op))
+  if (target.kind != NodeClass::Loop || target.alone ||
+      target.backward != instance.backward || isa<PadOp>(node.op))
     return std::nullopt;
-  bool sameSpace = ArrayRef<int64_t>(node.space) == ArrayRef<int64_t>(target.space);
-  bool grows = !sameSpace && !target.reduces && fitsSpace(target.space, node.space);
+  bool sameSpace =
+      ArrayRef<int64_t>(node.space) == ArrayRef<int64_t>(target.space);
+  bool grows =
+      !sameSpace && !target.reduces && fitsSpace(target.space, node.space);
   if (!sameSpace && !grows && !fitsSpace(node.space, target.space))
     return std::nullopt;
   bool anyAtEnd = false, anyInLoop = false;
   for (int operand : instance.operands) {
     int root = program.values[operand].root;
-    if (program.values[root].instance < 0 || groupOf[program.values[root].instance] != group)
+    if (program.values[root].instance < 0 ||
+        groupOf[program.values[root].instance] != group)
       continue;
     if (operand != root || locality[root] == Locality::Moved)
-      return std::nullopt; // A view of a value that is never stored, or a value stored in another order.
+      return std::nullopt; // A view of a value that is never stored, or a value
+                           // stored in another order.
     (locality[root] == Locality::AtEnd ? anyAtEnd : anyInLoop) = true;
   }
   if (anyAtEnd)
-    // After the loop: only ops on the reduced shape, reading nothing of the loop.
-    return !anyInLoop && !sameSpace && !grows && node.locality == Locality::Elementwise
+    // After the loop: only ops on the reduced shape, reading nothing of the
+    // loop.
+    return !anyInLoop && !sameSpace && !grows &&
+                   node.locality == Locality::Elementwise
                ? std::optional(Locality::AtEnd)
                : std::nullopt;
-  // A reduction of a part of the space would have to run at another pace than the loop.
+  // A reduction of a part of the space would have to run at another pace than
+  // the loop.
   if (node.locality != Locality::Elementwise && !sameSpace && !grows)
     return std::nullopt;
-  return node.locality == Locality::Elementwise ? Locality::Elementwise : node.locality;
+  return node.locality == Locality::Elementwise ? Locality::Elementwise
+                                                : node.locality;
 }
 
 void Former::join(int id, int group, Locality where) {
@@ -186,36 +213,43 @@ void Former::join(int id, int group, Locality where) {
 
 bool Former::readsStored(int reader, int producer) const {
   auto isStored = [&](int operand) {
-    return operand != program.values[operand].root || locality[operand] == Locality::AtEnd ||
+    return operand != program.values[operand].root ||
+           locality[operand] == Locality::AtEnd ||
            locality[operand] == Locality::Moved;
   };
   // From the side with fewer members: one of the two is often a long chain.
   if (groups[reader].members.size() <= groups[producer].members.size())
     return llvm::any_of(groups[reader].members, [&](int member) {
-      return llvm::any_of(program.instances[member].operands,
-                          [&](int operand) { return producerGroup(operand) == producer && isStored(operand); });
+      return llvm::any_of(program.instances[member].operands, [&](int operand) {
+        return producerGroup(operand) == producer && isStored(operand);
+      });
     });
   return llvm::any_of(groups[producer].members, [&](int member) {
-    return llvm::any_of(readers[member],
-                        [&](auto read) { return groupOf[read.first] == reader && isStored(read.second); });
+    return llvm::any_of(readers[member], [&](auto read) {
+      return groupOf[read.first] == reader && isStored(read.second);
+    });
   });
 }
 
 bool Former::tryMerge(int id, int other) {
   int group = groupOf[id];
   Group &into = groups[group], &from = groups[other];
-  if (other == group || from.kind != NodeClass::Loop || from.alone || from.backward != into.backward)
+  if (other == group || from.kind != NodeClass::Loop || from.alone ||
+      from.backward != into.backward)
     return false;
   if (ArrayRef<int64_t>(from.space) != ArrayRef<int64_t>(into.space) &&
       (from.reduces || !fitsSpace(from.space, into.space)))
     return false;
-  // What `id` reads of the other kernel must be available in the loop, as it is.
+  // What `id` reads of the other kernel must be available in the loop, as it
+  // is.
   for (int operand : program.instances[id].operands)
     if (producerGroup(operand) == other &&
-        (operand != program.values[operand].root || locality[operand] == Locality::AtEnd ||
+        (operand != program.values[operand].root ||
+         locality[operand] == Locality::AtEnd ||
          locality[operand] == Locality::Moved))
       return false;
-  // Members may read each other's kernel only through values available in the loop.
+  // Members may read each other's kernel only through values available in the
+  // loop.
   if (readsStored(group, other) || readsStored(other, group))
     return false;
   if (hasPathThroughOthers(other, group) || hasPathThroughOthers(group, other))
@@ -239,7 +273,8 @@ bool Former::tryJoin(int id) {
   const Instance &instance = program.instances[id];
   SmallVector<int, 4> candidates;
   for (int operand : instance.operands)
-    if (int group = producerGroup(operand); group >= 0 && !llvm::is_contained(candidates, group))
+    if (int group = producerGroup(operand);
+        group >= 0 && !llvm::is_contained(candidates, group))
       candidates.push_back(group);
   // The kernel that made the largest operand saves the most traffic.
   auto bytesFrom = [&](int group) {
@@ -249,7 +284,8 @@ bool Former::tryJoin(int id) {
         bytes = std::max(bytes, program.graphValue(operand).bytes);
     return bytes;
   };
-  llvm::stable_sort(candidates, [&](int a, int b) { return bytesFrom(a) > bytesFrom(b); });
+  llvm::stable_sort(candidates,
+                    [&](int a, int b) { return bytesFrom(a) > bytesFrom(b); });
   bool joined = false;
   for (int group : candidates) {
     if (joined) {
@@ -260,11 +296,13 @@ bool Former::tryJoin(int id) {
     std::optional<Locality> where = localityIn(id, group);
     if (!where)
       continue;
-    // The other operands must not come from a kernel that itself waits for this one.
+    // The other operands must not come from a kernel that itself waits for this
+    // one.
     ++currentStamp;
     bool cyclic = false;
     for (int operand : instance.operands)
-      if (int producer = producerGroup(operand); producer >= 0 && producer != group)
+      if (int producer = producerGroup(operand);
+          producer >= 0 && producer != group)
         cyclic |= reaches(producer, group, -1);
     if (cyclic)
       continue;
@@ -309,7 +347,8 @@ KernelGraph Former::build() {
   // Who reads what.
   std::vector<bool> readOutside(program.values.size(), false);
   std::vector<SmallVector<int, 4>> preds(groups.size());
-  int lastOrdered[2] = {-1, -1}; // Collectives and state updates keep their order.
+  int lastOrdered[2] = {-1,
+                        -1}; // Collectives and state updates keep their order.
   for (auto [index, instance] : llvm::enumerate(program.instances)) {
     int group = groupOf[index];
     if (group < 0)
@@ -359,7 +398,8 @@ KernelGraph Former::build() {
         std::push_heap(ready.begin(), ready.end(), later);
       }
   }
-  std::stable_partition(order.begin(), order.end(), [&](int group) { return !groups[group].backward; });
+  std::stable_partition(order.begin(), order.end(),
+                        [&](int group) { return !groups[group].backward; });
 
   KernelGraph result;
   result.program = &program;
@@ -386,7 +426,9 @@ KernelGraph Former::build() {
       for (int operand : instance.operands) {
         int root = program.values[operand].root;
         int producer = program.values[root].instance;
-        bool constant = producer >= 0 && program.node(program.instances[producer]).kind == NodeClass::Constant;
+        bool constant =
+            producer >= 0 && program.node(program.instances[producer]).kind ==
+                                 NodeClass::Constant;
         if (constant || (producer >= 0 && groupOf[producer] == id))
           continue;
         // A root is read once, however many of its views are.
@@ -405,29 +447,36 @@ KernelGraph Former::build() {
         if (program.values[value].root != value)
           continue; // The result of a wait: storage of its start.
         bool isKept = !instance.backward && kept[program.values[value].value];
-        // A kernel that is formed already keeps its results, read or not; so does an op of another kind than a loop.
-        if (!readOutside[value] && !entry.escapes && !isKept && group.kind == NodeClass::Loop)
+        // A kernel that is formed already keeps its results, read or not; so
+        // does an op of another kind than a loop.
+        if (!readOutside[value] && !entry.escapes && !isKept &&
+            group.kind == NodeClass::Loop)
           continue;
         kernel.outputs.push_back(value);
         cost.bytesWritten += entry.bytes;
       }
       // While a collective runs, its source stays.
       if (auto wait = dyn_cast<WaitOp>(node.op)) {
-        const Instance &start = program.instances[program.values[instance.operands[1]].instance];
+        const Instance &start =
+            program.instances[program.values[instance.operands[1]].instance];
         kernel.holds.push_back(program.values[start.operands[0]].root);
       }
     }
-    cost.bytesRead = std::accumulate(readBytes.begin(), readBytes.end(), int64_t(0));
+    cost.bytesRead =
+        std::accumulate(readBytes.begin(), readBytes.end(), int64_t(0));
     bool fused = group.kind == NodeClass::Loop;
-    kernel.seconds = fused ? estimateSeconds(*graph.target, cost)
-                           : program.node(program.instances[group.members.front()]).seconds;
+    kernel.seconds =
+        fused ? estimateSeconds(*graph.target, cost)
+              : program.node(program.instances[group.members.front()]).seconds;
   }
   return result;
 }
 
 } // namespace
 
-KernelGraph mlir::fp8::formKernels(const Program &program, Fusion fusion) { return Former(program, fusion).run(); }
+KernelGraph mlir::fp8::formKernels(const Program &program, Fusion fusion) {
+  return Former(program, fusion).run();
+}
 
 double KernelGraph::getSeconds() const {
   double seconds = 0;

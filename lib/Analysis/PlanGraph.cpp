@@ -33,7 +33,8 @@ StringRef mlir::fp8::getLocationName(Location loc) {
 
 std::string mlir::fp8::getLocationString(Location loc) {
   if (auto file = dyn_cast<FileLineColLoc>(loc))
-    return llvm::formatv("{0}:{1}:{2}", file.getFilename().getValue(), file.getLine(), file.getColumn());
+    return llvm::formatv("{0}:{1}:{2}", file.getFilename().getValue(),
+                         file.getLine(), file.getColumn());
   if (auto name = dyn_cast<NameLoc>(loc))
     return getLocationString(name.getChildLoc());
   if (auto callSite = dyn_cast<CallSiteLoc>(loc))
@@ -47,21 +48,28 @@ std::string mlir::fp8::getLocationString(Location loc) {
 
 ValueNames::ValueNames(func::FuncOp func) {
   llvm::StringMap<unsigned> counts;
-  func.walk<WalkOrder::PreOrder>([&](Operation *op) { ordinals[op] = counts[op->getName().getStringRef()]++; });
+  func.walk<WalkOrder::PreOrder>([&](Operation *op) {
+    ordinals[op] = counts[op->getName().getStringRef()]++;
+  });
 }
 
 std::string ValueNames::getName(Value value) const {
   if (auto result = dyn_cast<OpResult>(value))
     if (auto kernel = dyn_cast<KernelOp>(result.getOwner()))
-      return getName(kernel.getBody().front().getTerminator()->getOperand(result.getResultNumber()));
+      return getName(kernel.getBody().front().getTerminator()->getOperand(
+          result.getResultNumber()));
   if (StringRef name = getLocationName(value.getLoc()); !name.empty())
     return name.str();
   if (auto argument = dyn_cast<BlockArgument>(value))
-    return llvm::formatv("{0}#{1}", isa<func::FuncOp>(argument.getOwner()->getParentOp()) ? "arg" : "residual",
+    return llvm::formatv("{0}#{1}",
+                         isa<func::FuncOp>(argument.getOwner()->getParentOp())
+                             ? "arg"
+                             : "residual",
                          argument.getArgNumber());
   auto result = cast<OpResult>(value);
-  return llvm::formatv("{0}#{1}.{2}", result.getOwner()->getName().getStringRef(),
-                       ordinals.lookup(result.getOwner()), result.getResultNumber());
+  return llvm::formatv(
+      "{0}#{1}.{2}", result.getOwner()->getName().getStringRef(),
+      ordinals.lookup(result.getOwner()), result.getResultNumber());
 }
 
 //===----------------------------------------------------------------------===//
@@ -86,21 +94,26 @@ static std::optional<NodeClass> classify(Operation *op) {
     return NodeClass::State;
   if (isa<KernelOp>(op))
     return NodeClass::Kernel;
-  if (isa<AmaxOp, ScaleOp, CastOp, DequantizeOp, ReduceOp, BroadcastOp, TransposeOp, PadOp>(op) ||
+  if (isa<AmaxOp, ScaleOp, CastOp, DequantizeOp, ReduceOp, BroadcastOp,
+          TransposeOp, PadOp>(op) ||
       OpTrait::hasElementwiseMappableTraits(op))
     return NodeClass::Loop;
   return std::nullopt;
 }
 
-/// True where groups of these extents lie within the rows a kernel holds at a time: 1 in every leading dimension, at
-/// most `rowTile` in the last but one, anything in the last.
-static bool isRowLocal(ArrayRef<int64_t> shape, ArrayRef<int64_t> group, int64_t rowTile) {
+/// True where groups of these extents lie within the rows a kernel holds at a
+/// time: 1 in every leading dimension, at most `rowTile` in the last but one,
+/// anything in the last.
+static bool isRowLocal(ArrayRef<int64_t> shape, ArrayRef<int64_t> group,
+                       int64_t rowTile) {
   int64_t rank = shape.size();
   for (auto [index, extent] : llvm::enumerate(group)) {
-    int64_t covered = extent == 0 ? shape[index] : std::min(extent, shape[index]);
-    int64_t limit = static_cast<int64_t>(index) == rank - 1   ? shape[index]
-                    : static_cast<int64_t>(index) == rank - 2 ? (extent == 0 ? 1 : rowTile)
-                                                              : 1;
+    int64_t covered =
+        extent == 0 ? shape[index] : std::min(extent, shape[index]);
+    int64_t limit = static_cast<int64_t>(index) == rank - 1 ? shape[index]
+                    : static_cast<int64_t>(index) == rank - 2
+                        ? (extent == 0 ? 1 : rowTile)
+                        : 1;
     if (covered > limit)
       return false;
   }
@@ -109,18 +122,23 @@ static bool isRowLocal(ArrayRef<int64_t> shape, ArrayRef<int64_t> group, int64_t
 
 static void setLoopProperties(PlanNode &node, int64_t rowTile) {
   Operation *op = node.op;
-  auto shapeOf = [](Value value) { return cast<ShapedType>(value.getType()).getShape(); };
+  auto shapeOf = [](Value value) {
+    return cast<ShapedType>(value.getType()).getShape();
+  };
   ArrayRef<int64_t> space = shapeOf(op->getResult(0));
   if (isa<AmaxOp, ReduceOp, TransposeOp>(op))
     space = shapeOf(op->getOperand(0));
   node.space.assign(space.begin(), space.end());
   if (auto amax = dyn_cast<AmaxOp>(op)) {
-    node.locality = isRowLocal(space, amax.getGroup(), rowTile) ? Locality::RowLocal : Locality::AtEnd;
+    node.locality = isRowLocal(space, amax.getGroup(), rowTile)
+                        ? Locality::RowLocal
+                        : Locality::AtEnd;
   } else if (auto reduce = dyn_cast<ReduceOp>(op)) {
     SmallVector<int64_t> group(space.size(), 1);
     for (int64_t axis : reduce.getAxes())
       group[axis] = 0;
-    node.locality = isRowLocal(space, group, rowTile) ? Locality::RowLocal : Locality::AtEnd;
+    node.locality = isRowLocal(space, group, rowTile) ? Locality::RowLocal
+                                                      : Locality::AtEnd;
   } else if (isa<TransposeOp>(op)) {
     node.locality = Locality::Moved;
   }
@@ -139,15 +157,18 @@ static Chain getChain(Operation *op) {
 
 static OpCost getCostOf(Operation *op);
 
-/// The bytes that a kernel reads of one operand: of its largest view where it reads only views.
+/// The bytes that a kernel reads of one operand: of its largest view where it
+/// reads only views.
 static int64_t getBytesRead(Value argument) {
   int64_t bytes = 0;
   for (Operation *user : argument.getUsers())
-    bytes = std::max(bytes, isView(user) ? getBytesRead(user->getResult(0)) : getByteSize(argument.getType()));
+    bytes = std::max(bytes, isView(user) ? getBytesRead(user->getResult(0))
+                                         : getByteSize(argument.getType()));
   return bytes;
 }
 
-/// The cost of a kernel that is formed already: each operand read once, each result written once, all flops.
+/// The cost of a kernel that is formed already: each operand read once, each
+/// result written once, all flops.
 static OpCost getKernelCost(KernelOp kernel) {
   Block &body = kernel.getBody().front();
   OpCost cost;
@@ -166,7 +187,8 @@ static OpCost getKernelCost(KernelOp kernel) {
   return cost;
 }
 
-/// Without a cost model an op is priced by the bytes of its operands and results.
+/// Without a cost model an op is priced by the bytes of its operands and
+/// results.
 static OpCost getCostOf(Operation *op) {
   if (auto kernel = dyn_cast<KernelOp>(op))
     return getKernelCost(kernel);
@@ -205,7 +227,8 @@ private:
 
   PlanGraph &graph;
   DenseMap<Value, int> index;
-  DenseMap<int, unsigned> resultOf; ///< of roots that escape: the first result that names them
+  DenseMap<int, unsigned>
+      resultOf; ///< of roots that escape: the first result that names them
 };
 
 int GraphBuilder::addValue(Value value, int node, int root) {
@@ -223,20 +246,29 @@ LogicalResult GraphBuilder::addNode(Operation &op, bool backward) {
   if (isa<FreeOp, YieldOp, func::ReturnOp>(op))
     return success();
   if (isa<LinearOp, LinearDgradOp, LinearWgradOp>(op))
-    return op.emitOpError("cannot be planned: expected no linears; run 'fp8-expand-recipes' first");
+    return op.emitOpError("cannot be planned: expected no linears; run "
+                          "'fp8-expand-recipes' first");
   std::optional<NodeClass> kind = classify(&op);
   if (!kind)
-    return op.emitOpError("cannot be planned: expected an fp8, arith or math op on tensors; an operation known only by "
+    return op.emitOpError("cannot be planned: expected an fp8, arith or math "
+                          "op on tensors; an operation known only by "
                           "its shapes can be declared as 'fp8.opaque'");
-  if (auto opaque = dyn_cast<OpaqueOp>(op); opaque && opaque.getAliasesAttr() && !opaque.getAliasesAttr().empty())
+  if (auto opaque = dyn_cast<OpaqueOp>(op);
+      opaque && opaque.getAliasesAttr() && !opaque.getAliasesAttr().empty())
     return op.emitOpError("cannot be planned: expected no 'aliases', but got ")
            << opaque.getAliasesAttr()
-           << "; leave them out to plan each result as storage of its own, which is never less than it takes";
+           << "; leave them out to plan each result as storage of its own, "
+              "which is never less than it takes";
   for (Value result : op.getResults())
-    if (auto type = dyn_cast<ShapedType>(result.getType()); type && !type.hasStaticShape())
-      return op.emitOpError("cannot be planned: expected static shapes, but got ") << type;
-    else if (!type && !isa<TokenType>(result.getType()) && *kind != NodeClass::Constant)
-      return op.emitOpError("cannot be planned: expected tensors, but got ") << result.getType();
+    if (auto type = dyn_cast<ShapedType>(result.getType());
+        type && !type.hasStaticShape())
+      return op.emitOpError(
+                 "cannot be planned: expected static shapes, but got ")
+             << type;
+    else if (!type && !isa<TokenType>(result.getType()) &&
+             *kind != NodeClass::Constant)
+      return op.emitOpError("cannot be planned: expected tensors, but got ")
+             << result.getType();
   int id = graph.nodes.size();
   PlanNode &node = graph.nodes.emplace_back();
   node.op = &op;
@@ -247,11 +279,13 @@ LogicalResult GraphBuilder::addNode(Operation &op, bool backward) {
     node.operands.push_back(index.lookup(operand));
   bool aliases = isView(&op);
   for (Value result : op.getResults())
-    node.results.push_back(addValue(result, id, aliases ? graph.values[node.operands[0]].root : -1));
+    node.results.push_back(addValue(
+        result, id, aliases ? graph.values[node.operands[0]].root : -1));
   if (node.kind == NodeClass::Constant)
     return success();
   node.cost = getCostOf(&op);
-  node.recompute = node.kind == NodeClass::View ? Recompute::Free : node.cost.recompute;
+  node.recompute =
+      node.kind == NodeClass::View ? Recompute::Free : node.cost.recompute;
   if (node.kind != NodeClass::View)
     node.seconds = estimateSeconds(*graph.target, node.cost);
   if (node.kind == NodeClass::Matmul)
@@ -288,56 +322,67 @@ void GraphBuilder::storeConstant(int root) {
 /// Only a loop can compute with a constant that is nowhere in memory.
 void GraphBuilder::storeConstantsThatNeedIt() {
   for (const PlanNode &node : graph.nodes)
-    if (node.kind == NodeClass::Matmul || node.kind == NodeClass::Collective || node.kind == NodeClass::Opaque ||
-        node.kind == NodeClass::State)
+    if (node.kind == NodeClass::Matmul || node.kind == NodeClass::Collective ||
+        node.kind == NodeClass::Opaque || node.kind == NodeClass::State)
       for (int operand : node.operands)
         storeConstant(graph.values[operand].root);
 }
 
-/// Marks `values`, which leave as the results from `firstResult` on. The caller hands in one buffer a result that it
-/// places, so nothing else may name that storage.
-LogicalResult GraphBuilder::markEscapes(ValueRange values, unsigned firstResult) {
+/// Marks `values`, which leave as the results from `firstResult` on. The caller
+/// hands in one buffer a result that it places, so nothing else may name that
+/// storage.
+LogicalResult GraphBuilder::markEscapes(ValueRange values,
+                                        unsigned firstResult) {
   for (auto [offset, value] : llvm::enumerate(values)) {
     auto it = index.find(value);
     if (it == index.end())
       continue;
     PlanValue &root = graph.values[graph.values[it->second].root];
     root.escapes = true;
-    storeConstant(graph.values[it->second].root); // What leaves the function needs storage.
+    storeConstant(graph.values[it->second]
+                      .root); // What leaves the function needs storage.
     unsigned number = firstResult + offset;
     auto isCallerPlaced = [&](unsigned result) {
       auto placement = result < graph.func.getNumResults()
-                           ? graph.func.getResultAttrOfType<StringAttr>(result, kPlacementAttr)
+                           ? graph.func.getResultAttrOfType<StringAttr>(
+                                 result, kPlacementAttr)
                            : StringAttr();
       return placement && placement.getValue() == "caller";
     };
     root.callerPlaced |= isCallerPlaced(number);
     auto emitError = [&](unsigned result) {
-      return graph.func.getBody().front().getTerminator()->emitError("expected result #")
-             << result << ", placed by the caller, to be storage of its own, but it is ";
+      return graph.func.getBody().front().getTerminator()->emitError(
+                 "expected result #")
+             << result
+             << ", placed by the caller, to be storage of its own, but it is ";
     };
     if (root.resident && isCallerPlaced(number))
-      return emitError(number) << "argument #" << cast<BlockArgument>(root.value).getArgNumber()
-                               << "; leave it in the arena, where an argument takes no storage";
-    auto [first, inserted] = resultOf.try_emplace(graph.values[it->second].root, number);
+      return emitError(number)
+             << "argument #" << cast<BlockArgument>(root.value).getArgNumber()
+             << "; leave it in the arena, where an argument takes no storage";
+    auto [first, inserted] =
+        resultOf.try_emplace(graph.values[it->second].root, number);
     if (!inserted && root.callerPlaced)
       return emitError(isCallerPlaced(number) ? number : first->second)
-             << "also result #" << (isCallerPlaced(number) ? first->second : number)
+             << "also result #"
+             << (isCallerPlaced(number) ? first->second : number)
              << "; return it once, or leave both in the arena";
   }
   return success();
 }
 
-/// What reads a state that the program updates may neither run again nor move past the update: it would read the
-/// updated one.
+/// What reads a state that the program updates may neither run again nor move
+/// past the update: it would read the updated one.
 void GraphBuilder::pinStateReads() {
   std::vector<bool> updated(graph.values.size(), false);
   for (const PlanNode &node : graph.nodes)
     if (node.chain == Chain::State)
       for (int operand : node.operands)
-        if (auto argument = dyn_cast<BlockArgument>(graph.rootOf(operand).value))
+        if (auto argument =
+                dyn_cast<BlockArgument>(graph.rootOf(operand).value))
           updated[graph.values[operand].root] =
-              graph.rootOf(operand).resident && graph.func.getArgAttr(argument.getArgNumber(), kStateAttr);
+              graph.rootOf(operand).resident &&
+              graph.func.getArgAttr(argument.getArgNumber(), kStateAttr);
   for (PlanNode &node : graph.nodes)
     if (node.kind != NodeClass::View)
       for (int operand : node.operands)
@@ -350,7 +395,8 @@ void GraphBuilder::pinStateReads() {
 LogicalResult GraphBuilder::run() {
   Block &entry = graph.func.getBody().front();
   if (!llvm::hasSingleElement(graph.func.getBody()))
-    return graph.func.emitOpError("cannot be planned: expected one block, but got ")
+    return graph.func.emitOpError(
+               "cannot be planned: expected one block, but got ")
            << llvm::range_size(graph.func.getBody());
   for (BlockArgument argument : entry.getArguments())
     graph.values[addValue(argument, -1, -1)].resident = true;
@@ -371,7 +417,8 @@ LogicalResult GraphBuilder::run() {
     if (&op == graph.step || isa<func::ReturnOp>(op))
       continue;
     if (!op.hasTrait<OpTrait::ConstantLike>())
-      return op.emitOpError("stands beside an 'fp8.step': expected only constants there; move it into the forward or "
+      return op.emitOpError("stands beside an 'fp8.step': expected only "
+                            "constants there; move it into the forward or "
                             "the backward region");
     if (failed(addNode(op, /*backward=*/false)))
       return failure();
@@ -380,7 +427,8 @@ LogicalResult GraphBuilder::run() {
     return failure();
   graph.firstBackward = graph.nodes.size();
   YieldOp yield = graph.step.getForwardYield();
-  for (auto [argument, residual] : llvm::zip(graph.step.getBackward().getArguments(), yield.getResiduals()))
+  for (auto [argument, residual] :
+       llvm::zip(graph.step.getBackward().getArguments(), yield.getResiduals()))
     index[argument] = index.lookup(residual);
   if (failed(addBlock(graph.step.getBackward().front(), /*backward=*/true)))
     return failure();
@@ -388,7 +436,8 @@ LogicalResult GraphBuilder::run() {
     graph.backwardResults.push_back(index.lookup(value));
   storeConstantsThatNeedIt();
   if (failed(markEscapes(yield.getValues(), 0)) ||
-      failed(markEscapes(graph.step.getBackwardYield().getValues(), yield.getValues().size())))
+      failed(markEscapes(graph.step.getBackwardYield().getValues(),
+                         yield.getValues().size())))
     return failure();
   pinStateReads();
   return success();

@@ -40,7 +40,8 @@ static SmallVector<int> collectChoices(const PlanGraph &graph) {
   for (const PlanNode &node : graph.nodes)
     if (node.backward)
       for (int operand : node.operands)
-        if (int producer = graph.rootOf(operand).node; producer >= 0 && !graph.nodes[producer].backward)
+        if (int producer = graph.rootOf(operand).node;
+            producer >= 0 && !graph.nodes[producer].backward)
           visit(operand);
   SmallVector<int> choices;
   while (!stack.empty()) {
@@ -56,8 +57,10 @@ static SmallVector<int> collectChoices(const PlanGraph &graph) {
   return choices;
 }
 
-/// What a value is, `depth` producers deep: op, attributes and types, no names and no position.
-static void printSignature(const PlanGraph &graph, int value, int depth, raw_ostream &os) {
+/// What a value is, `depth` producers deep: op, attributes and types, no names
+/// and no position.
+static void printSignature(const PlanGraph &graph, int value, int depth,
+                           raw_ostream &os) {
   const PlanValue &entry = graph.values[value];
   os << '(';
   if (entry.node < 0) {
@@ -68,7 +71,8 @@ static void printSignature(const PlanGraph &graph, int value, int depth, raw_ost
        << cast<OpResult>(entry.value).getResultNumber();
     for (NamedAttribute attribute : node.op->getAttrs())
       if (attribute.getName().getValue() != kCheckpointAttr)
-        os << ' ' << attribute.getName().getValue() << '=' << attribute.getValue();
+        os << ' ' << attribute.getName().getValue() << '='
+           << attribute.getValue();
     if (node.op->getPropertiesStorage())
       os << ' ' << node.op->getPropertiesAsAttribute();
     if (depth > 0)
@@ -80,7 +84,9 @@ static void printSignature(const PlanGraph &graph, int value, int depth, raw_ost
 
 std::vector<SmallVector<int>> mlir::fp8::groupChoices(const PlanGraph &graph) {
   constexpr int kDepth = 3;
-  llvm::MapVector<std::string, SmallVector<int>, std::map<std::string, unsigned>> groups;
+  llvm::MapVector<std::string, SmallVector<int>,
+                  std::map<std::string, unsigned>>
+      groups;
   // The first reader tells apart what its producers do not.
   std::vector<int> firstReader(graph.values.size(), -1);
   for (auto [index, node] : llvm::enumerate(graph.nodes))
@@ -120,7 +126,8 @@ const PlanOption &PlanSearch::evaluate(Selection selection) {
 }
 
 /// `selection` with `members` set to `keep`.
-static Selection withKept(Selection selection, ArrayRef<int> members, bool keep) {
+static Selection withKept(Selection selection, ArrayRef<int> members,
+                          bool keep) {
   for (int member : members)
     selection[member] = keep;
   return selection;
@@ -144,7 +151,8 @@ void PlanSearch::descend(const Selection &start, bool minimisePeak) {
         if (getNumEvaluations() >= kMaxEvaluations)
           return;
         bool keep = !current->selection[members.front()];
-        const PlanOption &next = evaluate(withKept(current->selection, members, keep));
+        const PlanOption &next =
+            evaluate(withKept(current->selection, members, keep));
         if (better(next, *current)) {
           current = &next;
           improved = true;
@@ -155,7 +163,8 @@ void PlanSearch::descend(const Selection &start, bool minimisePeak) {
     }
     return;
   }
-  // Towards a lower peak: the class that gives the most bytes for its time goes first, then part by part.
+  // Towards a lower peak: the class that gives the most bytes for its time goes
+  // first, then part by part.
   while (true) {
     const PlanOption *best = nullptr;
     ArrayRef<int> bestMembers;
@@ -165,9 +174,12 @@ void PlanSearch::descend(const Selection &start, bool minimisePeak) {
       for (bool keep : {false, true}) {
         if (getNumEvaluations() >= kMaxEvaluations)
           return;
-        if (llvm::all_of(members, [&](int member) { return current->selection[member] == keep; }))
+        if (llvm::all_of(members, [&](int member) {
+              return current->selection[member] == keep;
+            }))
           continue;
-        const PlanOption &next = evaluate(withKept(current->selection, members, keep));
+        const PlanOption &next =
+            evaluate(withKept(current->selection, members, keep));
         int64_t saved = current->peak - next.peak;
         if (saved <= 0)
           continue;
@@ -181,8 +193,11 @@ void PlanSearch::descend(const Selection &start, bool minimisePeak) {
       }
     if (!best)
       break;
-    for (size_t part = 1; part < bestMembers.size() && getNumEvaluations() < kMaxEvaluations; ++part)
-      evaluate(withKept(current->selection, bestMembers.take_front(part), bestKeep));
+    for (size_t part = 1;
+         part < bestMembers.size() && getNumEvaluations() < kMaxEvaluations;
+         ++part)
+      evaluate(
+          withKept(current->selection, bestMembers.take_front(part), bestKeep));
     current = best;
   }
   // One by one, from the smallest plan: what a whole class could not do.
@@ -190,7 +205,8 @@ void PlanSearch::descend(const Selection &start, bool minimisePeak) {
     for (int member : members) {
       if (getNumEvaluations() >= kMaxEvaluations)
         return;
-      const PlanOption &next = evaluate(withKept(current->selection, member, !current->selection[member]));
+      const PlanOption &next = evaluate(
+          withKept(current->selection, member, !current->selection[member]));
       if (better(next, *current))
         current = &next;
     }
@@ -198,8 +214,10 @@ void PlanSearch::descend(const Selection &start, bool minimisePeak) {
 
 std::vector<const PlanOption *> PlanSearch::findFrontier() {
   classes = groupChoices(graph);
-  Selection starts[] = {selectMinCut(graph), selectSaveAll(graph), selectRecomputeAll(graph),
-                        Selection(graph.values.size(), false), selectOpList(graph, getDefaultOpList())};
+  Selection starts[] = {selectMinCut(graph), selectSaveAll(graph),
+                        selectRecomputeAll(graph),
+                        Selection(graph.values.size(), false),
+                        selectOpList(graph, getDefaultOpList())};
   const PlanOption *fastest = nullptr, *smallest = nullptr;
   auto rank = [&] {
     for (auto &[selection, option] : options) {
@@ -239,7 +257,9 @@ std::vector<const PlanOption *> PlanSearch::getFrontier() const {
   std::vector<const PlanOption *> all;
   for (auto &[selection, option] : options)
     all.push_back(&option);
-  llvm::stable_sort(all, [](const PlanOption *a, const PlanOption *b) { return isSmaller(*a, *b); });
+  llvm::stable_sort(all, [](const PlanOption *a, const PlanOption *b) {
+    return isSmaller(*a, *b);
+  });
   std::vector<const PlanOption *> frontier;
   for (const PlanOption *option : all)
     if (frontier.empty() || option->seconds < frontier.back()->seconds)

@@ -1,4 +1,4 @@
-//===- PlannedProgram.cpp - planned IR with its live ranges ---*- C++ -*-===//
+//===- PlannedProgram.cpp - planned IR with its live ranges -----*- C++ -*-===//
 //
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
@@ -13,18 +13,20 @@
 using namespace mlir;
 using namespace mlir::fp8;
 
-FailureOr<PlannedProgram> PlannedProgram::read(func::FuncOp func, const Target &target) {
+FailureOr<PlannedProgram> PlannedProgram::read(func::FuncOp func,
+                                               const Target &target) {
   FailureOr<PlanGraph> graph = PlanGraph::build(func, target);
   if (failed(graph))
     return failure();
   for (const PlanNode &node : graph->nodes)
-    if (node.kind != NodeClass::Kernel && node.kind != NodeClass::View && node.kind != NodeClass::Constant &&
-        !isa<WaitOp>(node.op))
-      return node.op->emitOpError("expected every op that runs to be in an 'fp8.kernel'; run 'fp8-form-kernels' first");
+    if (node.kind != NodeClass::Kernel && node.kind != NodeClass::View &&
+        node.kind != NodeClass::Constant && !isa<WaitOp>(node.op))
+      return node.op->emitOpError("expected every op that runs to be in an "
+                                  "'fp8.kernel'; run 'fp8-form-kernels' first");
   PlannedProgram result;
   result.graph = std::make_unique<PlanGraph>(std::move(*graph));
-  result.program =
-      std::make_unique<Program>(materialize(*result.graph, Selection(result.graph->values.size(), true)));
+  result.program = std::make_unique<Program>(
+      materialize(*result.graph, Selection(result.graph->values.size(), true)));
   result.kernels = formKernels(*result.program, Fusion::None);
   result.order.resize(result.kernels.kernels.size());
   std::iota(result.order.begin(), result.order.end(), 0);
@@ -34,7 +36,9 @@ FailureOr<PlannedProgram> PlannedProgram::read(func::FuncOp func, const Target &
 }
 
 Operation *PlannedProgram::getOp(int kernel) const {
-  return program->node(program->instances[kernels.kernels[kernel].members.front()]).op;
+  return program
+      ->node(program->instances[kernels.kernels[kernel].members.front()])
+      .op;
 }
 
 Value PlannedProgram::getValue(int root) const { return getEntry(root).value; }

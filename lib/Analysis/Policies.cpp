@@ -46,8 +46,9 @@ StringRef mlir::fp8::stringifyPolicy(Policy policy) {
 //===----------------------------------------------------------------------===//
 
 /// torchtitan's list at the time of its report #820, in this dialect's names.
-static constexpr StringLiteral kDefaultOps[] = {"fp8.matmul", "fp8.opaque", "fp8.reduce_scatter",
-                                                "fp8.reduce", "fp8.amax",   "math.absf"};
+static constexpr StringLiteral kDefaultOps[] = {
+    "fp8.matmul", "fp8.opaque", "fp8.reduce_scatter",
+    "fp8.reduce", "fp8.amax",   "math.absf"};
 
 llvm::StringSet<> mlir::fp8::getDefaultOpList() {
   llvm::StringSet<> ops;
@@ -68,7 +69,9 @@ static StringRef expandShortName(StringRef name) {
       .Default(name);
 }
 
-FailureOr<llvm::StringSet<>> mlir::fp8::parseOpList(StringRef spec, function_ref<InFlightDiagnostic()> emitError) {
+FailureOr<llvm::StringSet<>>
+mlir::fp8::parseOpList(StringRef spec,
+                       function_ref<InFlightDiagnostic()> emitError) {
   llvm::StringSet<> ops;
   if (spec.empty())
     spec = "default";
@@ -77,11 +80,13 @@ FailureOr<llvm::StringSet<>> mlir::fp8::parseOpList(StringRef spec, function_ref
     if (!removes)
       spec.consume_front("+");
     size_t end = spec.find_first_of("+-");
-    // An op name may hold a '-'-free identifier only, so the next sign starts the next entry.
+    // An op name may hold a '-'-free identifier only, so the next sign starts
+    // the next entry.
     StringRef name = spec.take_front(end);
     spec = end == StringRef::npos ? StringRef() : spec.drop_front(end);
     if (name.empty())
-      return emitError() << "expected op names joined by '+' or '-' in 'ops', such as 'default-abs'";
+      return emitError() << "expected op names joined by '+' or '-' in 'ops', "
+                            "such as 'default-abs'";
     if (name == "default") {
       for (StringRef op : kDefaultOps)
         removes ? (void)ops.erase(op) : (void)ops.insert(op);
@@ -89,7 +94,9 @@ FailureOr<llvm::StringSet<>> mlir::fp8::parseOpList(StringRef spec, function_ref
     }
     name = expandShortName(name);
     if (!name.contains('.'))
-      return emitError() << "expected an op name such as 'math.absf' in 'ops', but got '" << name << "'";
+      return emitError()
+             << "expected an op name such as 'math.absf' in 'ops', but got '"
+             << name << "'";
     removes ? (void)ops.erase(name) : (void)ops.insert(name);
   }
   return ops;
@@ -99,7 +106,9 @@ FailureOr<llvm::StringSet<>> mlir::fp8::parseOpList(StringRef spec, function_ref
 // Selections
 //===----------------------------------------------------------------------===//
 
-Selection mlir::fp8::selectSaveAll(const PlanGraph &graph) { return Selection(graph.values.size(), true); }
+Selection mlir::fp8::selectSaveAll(const PlanGraph &graph) {
+  return Selection(graph.values.size(), true);
+}
 
 Selection mlir::fp8::selectRecomputeAll(const PlanGraph &graph) {
   Selection selection(graph.values.size(), false);
@@ -110,7 +119,8 @@ Selection mlir::fp8::selectRecomputeAll(const PlanGraph &graph) {
   return selection;
 }
 
-Selection mlir::fp8::selectOpList(const PlanGraph &graph, const llvm::StringSet<> &ops) {
+Selection mlir::fp8::selectOpList(const PlanGraph &graph,
+                                  const llvm::StringSet<> &ops) {
   Selection selection(graph.values.size(), false);
   for (const PlanNode &node : graph.nodes)
     if (ops.contains(node.op->getName().getStringRef()))
@@ -140,22 +150,27 @@ void mlir::fp8::applyOverrides(const PlanGraph &graph, Selection &selection) {
 
 namespace {
 
-/// Builds the flow network of PyTorch's partitioner: a value is split into an entry and an exit joined by its weight;
-/// what backward reads must be separated from what cannot be recomputed.
+/// Builds the flow network of PyTorch's partitioner: a value is split into an
+/// entry and an exit joined by its weight; what backward reads must be
+/// separated from what cannot be recomputed.
 class MinCutBuilder {
 public:
   explicit MinCutBuilder(const PlanGraph &graph)
-      : graph(graph), flow(2 * graph.values.size() + 2), source(2 * graph.values.size()), sink(source + 1) {}
+      : graph(graph), flow(2 * graph.values.size() + 2),
+        source(2 * graph.values.size()), sink(source + 1) {}
 
   Selection run();
 
 private:
   bool isBanned(const PlanNode &node) const {
-    return node.kind == NodeClass::Matmul || node.kind == NodeClass::Opaque || node.kind == NodeClass::Collective ||
+    return node.kind == NodeClass::Matmul || node.kind == NodeClass::Opaque ||
+           node.kind == NodeClass::Collective ||
            node.recompute == Recompute::Never || isa<AmaxOp, ReduceOp>(node.op);
   }
   int64_t weightOf(int value, int distance, bool fusible) const {
-    double weight = graph.values[value].bytes * std::pow(1.1, std::clamp(distance, 1, 100)) * (fusible ? 2 : 1);
+    double weight = graph.values[value].bytes *
+                    std::pow(1.1, std::clamp(distance, 1, 100)) *
+                    (fusible ? 2 : 1);
     return std::min<int64_t>(std::llround(weight), MaxFlow::kInfinite / 1024);
   }
 
@@ -167,7 +182,8 @@ private:
 Selection MinCutBuilder::run() {
   int numValues = graph.values.size();
   constexpr int kFar = 1 << 20;
-  // Distance of a forward value from the backward region, and whether all its users could fuse with it.
+  // Distance of a forward value from the backward region, and whether all its
+  // users could fuse with it.
   std::vector<int> distance(numValues, kFar);
   std::vector<bool> fusible(numValues, true), readByBackward(numValues, false);
   for (int id = graph.nodes.size() - 1; id >= 0; --id) {
@@ -175,7 +191,8 @@ Selection MinCutBuilder::run() {
     int own = node.backward ? 0 : kFar;
     if (!node.backward)
       for (int result : node.results)
-        own = std::min(own, distance[graph.values[result].root] + (isView(node.op) ? 0 : 1));
+        own = std::min(own, distance[graph.values[result].root] +
+                                (isView(node.op) ? 0 : 1));
     for (int operand : node.operands) {
       int root = graph.values[operand].root;
       if (!(isView(node.op) && !node.backward))
@@ -186,12 +203,19 @@ Selection MinCutBuilder::run() {
   }
   for (int value = 0; value < numValues; ++value) {
     const PlanValue &entry = graph.values[value];
-    if (entry.root != value || (entry.node >= 0 && graph.nodes[entry.node].backward))
+    if (entry.root != value ||
+        (entry.node >= 0 && graph.nodes[entry.node].backward))
       continue;
     int in = 2 * value, out = in + 1;
-    bool producedLoop = entry.node >= 0 && graph.nodes[entry.node].kind == NodeClass::Loop;
-    bool free = entry.resident || entry.escapes || (entry.node >= 0 && graph.nodes[entry.node].kind == NodeClass::Constant);
-    flow.addArc(in, out, free ? 0 : weightOf(value, distance[value], producedLoop && fusible[value]));
+    bool producedLoop =
+        entry.node >= 0 && graph.nodes[entry.node].kind == NodeClass::Loop;
+    bool free = entry.resident || entry.escapes ||
+                (entry.node >= 0 &&
+                 graph.nodes[entry.node].kind == NodeClass::Constant);
+    flow.addArc(in, out,
+                free ? 0
+                     : weightOf(value, distance[value],
+                                producedLoop && fusible[value]));
     if (entry.node < 0 || isBanned(graph.nodes[entry.node]))
       flow.addArc(source, in, MaxFlow::kInfinite);
     if (readByBackward[value])
@@ -202,7 +226,8 @@ Selection MinCutBuilder::run() {
       continue;
     for (int operand : node.operands)
       for (int result : node.results)
-        flow.addArc(2 * graph.values[operand].root + 1, 2 * result, MaxFlow::kInfinite);
+        flow.addArc(2 * graph.values[operand].root + 1, 2 * result,
+                    MaxFlow::kInfinite);
   }
   flow.run(source, sink);
   std::vector<bool> side = flow.getSourceSide(source);
@@ -214,4 +239,6 @@ Selection MinCutBuilder::run() {
 
 } // namespace
 
-Selection mlir::fp8::selectMinCut(const PlanGraph &graph) { return MinCutBuilder(graph).run(); }
+Selection mlir::fp8::selectMinCut(const PlanGraph &graph) {
+  return MinCutBuilder(graph).run();
+}

@@ -16,16 +16,19 @@ bool mlir::fp8::isChoice(const PlanGraph &graph, int root) {
   if (value.root != root || value.resident || value.escapes || value.node < 0)
     return false;
   const PlanNode &node = graph.nodes[value.node];
-  return !node.backward && node.kind != NodeClass::Constant && node.recompute != Recompute::Never;
+  return !node.backward && node.kind != NodeClass::Constant &&
+         node.recompute != Recompute::Never;
 }
 
 namespace {
 
 class Materializer {
 public:
-  Materializer(const PlanGraph &graph, const Selection &selection, Program &program)
-      : graph(graph), selection(selection), program(program), forward(graph.values.size(), -1),
-        backward(graph.values.size(), -1), kept(graph.values.size(), false) {}
+  Materializer(const PlanGraph &graph, const Selection &selection,
+               Program &program)
+      : graph(graph), selection(selection), program(program),
+        forward(graph.values.size(), -1), backward(graph.values.size(), -1),
+        kept(graph.values.size(), false) {}
 
   void run();
 
@@ -35,20 +38,26 @@ private:
     program.values.push_back({value, instance, root < 0 ? id : root});
     return id;
   }
-  /// Adds an instance of `node` whose operands are already instance values, and records its results in `map`.
-  void instantiate(int node, bool isBackward, bool clone, ArrayRef<int> operands, std::vector<int> &map);
+  /// Adds an instance of `node` whose operands are already instance values, and
+  /// records its results in `map`.
+  void instantiate(int node, bool isBackward, bool clone,
+                   ArrayRef<int> operands, std::vector<int> &map);
   /// The instance value that a backward instance reads for graph value `value`.
   int resolve(int value);
-  bool isKept(int root) const { return !isChoice(graph, root) || selection[root]; }
+  bool isKept(int root) const {
+    return !isChoice(graph, root) || selection[root];
+  }
 
   const PlanGraph &graph;
   const Selection &selection;
   Program &program;
-  std::vector<int> forward, backward; ///< graph value -> instance value, per region
-  std::vector<bool> kept;             ///< graph roots that backward reads from forward
+  std::vector<int> forward,
+      backward;           ///< graph value -> instance value, per region
+  std::vector<bool> kept; ///< graph roots that backward reads from forward
 };
 
-void Materializer::instantiate(int node, bool isBackward, bool clone, ArrayRef<int> operands, std::vector<int> &map) {
+void Materializer::instantiate(int node, bool isBackward, bool clone,
+                               ArrayRef<int> operands, std::vector<int> &map) {
   const PlanNode &source = graph.nodes[node];
   int id = program.instances.size();
   Instance instance;
@@ -58,7 +67,8 @@ void Materializer::instantiate(int node, bool isBackward, bool clone, ArrayRef<i
   instance.operands.assign(operands.begin(), operands.end());
   bool aliases = isView(source.op);
   for (int result : source.results) {
-    map[result] = addValue(result, id, aliases ? program.values[operands[0]].root : -1);
+    map[result] =
+        addValue(result, id, aliases ? program.values[operands[0]].root : -1);
     instance.results.push_back(map[result]);
   }
   program.instances.push_back(std::move(instance));
@@ -74,14 +84,16 @@ int Materializer::resolve(int value) {
   bool isWait = isa<WaitOp>(node.op);
   bool isAlias = isView(node.op) && !isWait;
   if (!isAlias && node.kind != NodeClass::Constant) {
-    // The storage of a gather in halves is its start's; what is kept is the name its wait gives.
+    // The storage of a gather in halves is its start's; what is kept is the
+    // name its wait gives.
     int storage = isWait ? entry.root : value;
     if (isKept(storage)) {
       kept[value] = true;
       return backward[value] = forward[value];
     }
   }
-  // Every result of the node is computed again together; one that is kept is read from forward all the same.
+  // Every result of the node is computed again together; one that is kept is
+  // read from forward all the same.
   SmallVector<int, 4> operands;
   for (int operand : node.operands)
     operands.push_back(resolve(operand));
@@ -123,7 +135,8 @@ void Materializer::run() {
 
 } // namespace
 
-Program mlir::fp8::materialize(const PlanGraph &graph, const Selection &selection) {
+Program mlir::fp8::materialize(const PlanGraph &graph,
+                               const Selection &selection) {
   Program program;
   program.graph = &graph;
   program.instances.reserve(graph.nodes.size() * 2);

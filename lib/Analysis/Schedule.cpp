@@ -18,10 +18,12 @@ using namespace mlir::fp8;
 /// True for a root with storage that the step allocates.
 static bool isLocalStorage(const Program &program, int root) {
   int instance = program.values[root].instance;
-  return instance >= 0 && program.node(program.instances[instance]).kind != NodeClass::Constant;
+  return instance >= 0 &&
+         program.node(program.instances[instance]).kind != NodeClass::Constant;
 }
 
-std::vector<std::pair<int, int>> mlir::fp8::getLiveRanges(const KernelGraph &graph, ArrayRef<int> order) {
+std::vector<std::pair<int, int>>
+mlir::fp8::getLiveRanges(const KernelGraph &graph, ArrayRef<int> order) {
   const Program &program = *graph.program;
   std::vector<std::pair<int, int>> ranges(program.values.size(), {-1, -1});
   int end = static_cast<int>(order.size()) - 1;
@@ -30,7 +32,8 @@ std::vector<std::pair<int, int>> mlir::fp8::getLiveRanges(const KernelGraph &gra
     const KernelNode &kernel = graph.kernels[id];
     for (int output : kernel.outputs)
       if (program.graphValue(output).bytes > 0) // A token takes no memory.
-        ranges[output] = {position, program.graphValue(output).escapes ? end : position};
+        ranges[output] = {position,
+                          program.graphValue(output).escapes ? end : position};
     auto extend = [&](int root) {
       if (isLocalStorage(program, root))
         ranges[root].second = std::max(ranges[root].second, position);
@@ -52,7 +55,9 @@ PeakInfo mlir::fp8::simulate(const KernelGraph &graph, ArrayRef<int> order) {
     int64_t bytes = program.graphValue(root).bytes;
     change[range.first] += bytes;
     change[range.second + 1] -= bytes;
-    if (range.first < graph.firstBackward && range.second >= graph.firstBackward && !program.graphValue(root).escapes)
+    if (range.first < graph.firstBackward &&
+        range.second >= graph.firstBackward &&
+        !program.graphValue(root).escapes)
       info.residualBytes += bytes;
   }
   int64_t live = 0;
@@ -67,26 +72,29 @@ PeakInfo mlir::fp8::simulate(const KernelGraph &graph, ArrayRef<int> order) {
   return info;
 }
 
-SmallVector<int> mlir::fp8::getLiveRoots(const KernelGraph &graph, ArrayRef<int> order, int position) {
+SmallVector<int> mlir::fp8::getLiveRoots(const KernelGraph &graph,
+                                         ArrayRef<int> order, int position) {
   SmallVector<int> roots;
   for (auto [root, range] : llvm::enumerate(getLiveRanges(graph, order)))
     if (range.first >= 0 && range.first <= position && position <= range.second)
       roots.push_back(root);
   llvm::stable_sort(roots, [&](int a, int b) {
-    return graph.program->graphValue(a).bytes > graph.program->graphValue(b).bytes;
+    return graph.program->graphValue(a).bytes >
+           graph.program->graphValue(b).bytes;
   });
   return roots;
 }
 
 namespace {
 
-/// Schedules a range of kernels by what they do to memory: the next kernel is the one that leaves the least behind
-/// among those that stay under the peak so far, else the one that needs the least while it runs.
+/// Schedules a range of kernels by what they do to memory: the next kernel is
+/// the one that leaves the least behind among those that stay under the peak so
+/// far, else the one that needs the least while it runs.
 class ListScheduler {
 public:
   explicit ListScheduler(const KernelGraph &graph)
-      : graph(graph), readers(graph.program->values.size(), 0), successors(graph.kernels.size()),
-        waiting(graph.kernels.size(), 0) {
+      : graph(graph), readers(graph.program->values.size(), 0),
+        successors(graph.kernels.size()), waiting(graph.kernels.size(), 0) {
     for (auto [index, kernel] : llvm::enumerate(graph.kernels)) {
       for (int pred : kernel.preds)
         successors[pred].push_back(index);
@@ -109,10 +117,13 @@ private:
       if (isLocalStorage(*graph.program, root))
         function(root);
     for (int root : kernel.holds)
-      if (isLocalStorage(*graph.program, root) && !llvm::is_contained(kernel.reads, root))
+      if (isLocalStorage(*graph.program, root) &&
+          !llvm::is_contained(kernel.reads, root))
         function(root);
   }
-  int64_t bytesOf(int root) const { return graph.program->graphValue(root).bytes; }
+  int64_t bytesOf(int root) const {
+    return graph.program->graphValue(root).bytes;
+  }
   int64_t outputBytes(const KernelNode &kernel) const {
     int64_t bytes = 0;
     for (int output : kernel.outputs)
@@ -184,15 +195,18 @@ static std::vector<int> scheduleLate(const KernelGraph &graph) {
     for (int pred : graph.kernels[id].preds)
       // A forward kernel that only backward reads keeps its place.
       if (graph.kernels[pred].backward == graph.kernels[id].backward) {
-        neededBy[pred] = needed[pred] ? std::min(neededBy[pred], neededBy[id]) : neededBy[id];
+        neededBy[pred] = needed[pred] ? std::min(neededBy[pred], neededBy[id])
+                                      : neededBy[id];
         needed[pred] = true;
       }
   std::vector<int> order(numKernels);
   std::iota(order.begin(), order.end(), 0);
-  // A kernel is needed no later than what it needs, and equal ones keep their order: dependences hold.
+  // A kernel is needed no later than what it needs, and equal ones keep their
+  // order: dependences hold.
   llvm::stable_sort(order, [&](int a, int b) {
     const KernelNode &first = graph.kernels[a], &second = graph.kernels[b];
-    return std::tuple(first.backward, neededBy[a]) < std::tuple(second.backward, neededBy[b]);
+    return std::tuple(first.backward, neededBy[a]) <
+           std::tuple(second.backward, neededBy[b]);
   });
   return order;
 }
@@ -201,7 +215,8 @@ std::vector<int> mlir::fp8::schedule(const KernelGraph &graph) {
   std::vector<int> best(graph.kernels.size());
   std::iota(best.begin(), best.end(), 0);
   int64_t lowest = simulate(graph, best).peak;
-  std::array<std::vector<int>, 2> candidates = {scheduleLate(graph), ListScheduler(graph).run()};
+  std::array<std::vector<int>, 2> candidates = {scheduleLate(graph),
+                                                ListScheduler(graph).run()};
   for (std::vector<int> &order : candidates)
     if (int64_t peak = simulate(graph, order).peak; peak < lowest) {
       lowest = peak;

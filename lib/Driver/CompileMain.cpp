@@ -34,7 +34,8 @@ namespace cl = llvm::cl;
 bool mlir::fp8::isCompileCommand(int argc, char **argv) {
   for (StringRef argument : ArrayRef<char *>(argv, argc).drop_front(argc > 0)) {
     argument = argument.ltrim('-');
-    if (argument == "compile" || argument == "emit" || argument.starts_with("compile=") ||
+    if (argument == "compile" || argument == "emit" ||
+        argument.starts_with("compile=") ||
         argument.starts_with("compile-to") || argument.starts_with("emit="))
       return true;
   }
@@ -43,26 +44,38 @@ bool mlir::fp8::isCompileCommand(int argc, char **argv) {
 
 namespace {
 
-/// The options of the driver. Registered only when it runs: mlir-opt's main has its own `-o`.
+/// The options of the driver. Registered only when it runs: mlir-opt's main has
+/// its own `-o`.
 struct DriverOptions {
   cl::OptionCategory category{"fp8-opt --compile"};
-  cl::opt<std::string> input{cl::Positional, cl::desc("<input file, - for standard input>"), cl::init("-"),
-                             cl::cat(category)};
-  cl::opt<std::string> output{"o", cl::desc("Output file, - for standard output"), cl::value_desc("file"),
-                              cl::init("-"), cl::cat(category)};
-  cl::opt<std::string> compile{"compile", cl::ValueOptional, cl::cat(category),
-                               cl::desc("Options of the pipeline: target=, policy=, budget=, device-memory=, ops=, "
-                                        "fuse=, joined by commas")};
-  cl::opt<std::string> compileTo{"compile-to", cl::desc("Stop after: joint, planned, placed or lowered"),
-                                 cl::cat(category)};
-  cl::opt<std::string> emit{"emit", cl::init("mlir"), cl::cat(category),
-                            cl::desc("What to write: mlir, plan, report, artifact or reference")};
-  cl::opt<std::string> function{"function", cl::desc("Function of a reference, where a module has several"),
-                                cl::cat(category)};
-  cl::opt<uint64_t> seed{"seed", cl::desc("Seed of the inputs of a reference"), cl::init(0), cl::cat(category)};
-  cl::opt<int> steps{"steps", cl::desc("Steps of a reference"), cl::init(1), cl::cat(category)};
-  cl::opt<int> microbatches{"microbatches", cl::desc("Microbatches a step of a reference"), cl::init(1),
-                            cl::cat(category)};
+  cl::opt<std::string> input{cl::Positional,
+                             cl::desc("<input file, - for standard input>"),
+                             cl::init("-"), cl::cat(category)};
+  cl::opt<std::string> output{
+      "o", cl::desc("Output file, - for standard output"),
+      cl::value_desc("file"), cl::init("-"), cl::cat(category)};
+  cl::opt<std::string> compile{
+      "compile", cl::ValueOptional, cl::cat(category),
+      cl::desc("Options of the pipeline: target=, policy=, budget=, "
+               "device-memory=, ops=, "
+               "fuse=, joined by commas")};
+  cl::opt<std::string> compileTo{
+      "compile-to", cl::desc("Stop after: joint, planned, placed or lowered"),
+      cl::cat(category)};
+  cl::opt<std::string> emit{
+      "emit", cl::init("mlir"), cl::cat(category),
+      cl::desc("What to write: mlir, plan, report, artifact or reference")};
+  cl::opt<std::string> function{
+      "function",
+      cl::desc("Function of a reference, where a module has several"),
+      cl::cat(category)};
+  cl::opt<uint64_t> seed{"seed", cl::desc("Seed of the inputs of a reference"),
+                         cl::init(0), cl::cat(category)};
+  cl::opt<int> steps{"steps", cl::desc("Steps of a reference"), cl::init(1),
+                     cl::cat(category)};
+  cl::opt<int> microbatches{"microbatches",
+                            cl::desc("Microbatches a step of a reference"),
+                            cl::init(1), cl::cat(category)};
 };
 
 LogicalResult fail(const Twine &message) {
@@ -72,26 +85,33 @@ LogicalResult fail(const Twine &message) {
 
 /// The phase an output needs, and that `--compile-to` may only agree with.
 FailureOr<Phase> getPhase(const DriverOptions &options) {
-  std::optional<Phase> needed = llvm::StringSwitch<std::optional<Phase>>(options.emit)
-                                    .Cases({"plan", "report"}, Phase::Placed)
-                                    .Case("artifact", Phase::Lowered)
-                                    .Case("reference", Phase::Joint)
-                                    .Default(std::nullopt);
+  std::optional<Phase> needed =
+      llvm::StringSwitch<std::optional<Phase>>(options.emit)
+          .Cases({"plan", "report"}, Phase::Placed)
+          .Case("artifact", Phase::Lowered)
+          .Case("reference", Phase::Joint)
+          .Default(std::nullopt);
   if (!needed && options.emit != "mlir")
-    return fail("expected '--emit' to be mlir, plan, report, artifact or reference, but got '" + options.emit + "'");
+    return fail("expected '--emit' to be mlir, plan, report, artifact or "
+                "reference, but got '" +
+                options.emit + "'");
   if (options.compileTo.empty())
     return needed.value_or(Phase::Placed);
   std::optional<Phase> asked = parsePhase(options.compileTo);
   if (!asked)
-    return fail("expected '--compile-to' to be joint, planned, placed or lowered, but got '" + options.compileTo +
-                "'");
+    return fail("expected '--compile-to' to be joint, planned, placed or "
+                "lowered, but got '" +
+                options.compileTo + "'");
   if (needed && *asked != *needed)
-    return fail("'--emit=" + options.emit + "' does not go with '--compile-to=" + options.compileTo + "'");
+    return fail("'--emit=" + options.emit +
+                "' does not go with '--compile-to=" + options.compileTo + "'");
   return *asked;
 }
 
-/// Writes a file that is complete or absent; what is no regular file (a device, a pipe) is written to as it is.
-LogicalResult writeText(StringRef path, function_ref<LogicalResult(raw_ostream &)> write) {
+/// Writes a file that is complete or absent; what is no regular file (a device,
+/// a pipe) is written to as it is.
+LogicalResult writeText(StringRef path,
+                        function_ref<LogicalResult(raw_ostream &)> write) {
   std::string text;
   llvm::raw_string_ostream os(text);
   if (failed(write(os)))
@@ -106,14 +126,18 @@ LogicalResult writeText(StringRef path, function_ref<LogicalResult(raw_ostream &
     return fail("cannot write to standard output: " + reason);
   }
   std::string error;
-  return fp8rt::writeFileAtomically(path.str(), text, error) ? success() : fail(error);
+  return fp8rt::writeFileAtomically(path.str(), text, error) ? success()
+                                                             : fail(error);
 }
 
-LogicalResult writeOutput(ModuleOp module, const DriverOptions &options, StringRef program) {
+LogicalResult writeOutput(ModuleOp module, const DriverOptions &options,
+                          StringRef program) {
   if (options.emit == "artifact") {
     std::string plan;
     llvm::raw_string_ostream os(plan);
-    return failed(writePlan(module, os)) ? failure() : writeArtifact(module, plan, options.output);
+    return failed(writePlan(module, os))
+               ? failure()
+               : writeArtifact(module, plan, options.output);
   }
   if (options.emit == "reference") {
     ReferenceOptions reference;
@@ -124,29 +148,35 @@ LogicalResult writeOutput(ModuleOp module, const DriverOptions &options, StringR
     return writeReference(module, reference, program, options.output);
   }
   if (options.emit == "plan")
-    return writeText(options.output, [&](raw_ostream &os) { return writePlan(module, os); });
+    return writeText(options.output,
+                     [&](raw_ostream &os) { return writePlan(module, os); });
   if (options.emit == "report")
-    return writeText(options.output, [&](raw_ostream &os) { return writeReport(module, os); });
+    return writeText(options.output,
+                     [&](raw_ostream &os) { return writeReport(module, os); });
   return writeText(options.output, [&](raw_ostream &os) {
     module.print(os);
     return success();
   });
 }
 
-/// Planned IR continues where its passes ended: it takes no options of the passes before, nor goes back.
-LogicalResult checkPlanned(ModuleOp module, Phase done, Phase asked, const DriverOptions &options) {
+/// Planned IR continues where its passes ended: it takes no options of the
+/// passes before, nor goes back.
+LogicalResult checkPlanned(ModuleOp module, Phase done, Phase asked,
+                           const DriverOptions &options) {
   StringRef name = done == Phase::Placed ? "placed" : "planned";
   if (asked < done)
     return fail("the input is " + name + " already: it cannot go back to '" +
                 (asked == Phase::Joint ? "joint" : "planned") + "'");
   if (!options.compile.empty())
-    return fail("the input is " + name + " already: expected '--compile' without options, but got '" +
+    return fail("the input is " + name +
+                " already: expected '--compile' without options, but got '" +
                 options.compile + "'");
   const Target *target = getTargetOf(module);
   if (!target)
     return failure();
   if (asked == Phase::Lowered && target->name != "cpu")
-    return fail("the input is planned for " + target->name + ": code is generated for the cpu only");
+    return fail("the input is planned for " + target->name +
+                ": code is generated for the cpu only");
   return success();
 }
 
@@ -156,19 +186,25 @@ LogicalResult run(const DriverOptions &options, DialectRegistry &registry) {
     return failure();
   std::string pipelineText = options.compile;
   llvm::replace(pipelineText, ',', ' ');
-  std::unique_ptr<CompileOptions> pipeline = CompileOptions::createFromString(pipelineText);
+  std::unique_ptr<CompileOptions> pipeline =
+      CompileOptions::createFromString(pipelineText);
   if (!pipeline)
-    return fail("cannot read '--compile=" + options.compile + "': expected name=value pairs joined by commas");
+    return fail("cannot read '--compile=" + options.compile +
+                "': expected name=value pairs joined by commas");
 
   if (*phase == Phase::Lowered && pipeline->target != "cpu")
-    return fail("expected target=cpu for '--emit=" + options.emit + "', but got target=" + pipeline->target +
+    return fail("expected target=cpu for '--emit=" + options.emit +
+                "', but got target=" + pipeline->target +
                 ": code is generated for the cpu only");
   if (options.steps < 1 || options.microbatches < 1)
     return fail("expected '--steps' and '--microbatches' of at least 1");
-  if (options.output == "-" && (options.emit == "artifact" || options.emit == "reference"))
-    return fail("expected '-o FILE' for '--emit=" + options.emit + "', which is binary");
+  if (options.output == "-" &&
+      (options.emit == "artifact" || options.emit == "reference"))
+    return fail("expected '-o FILE' for '--emit=" + options.emit +
+                "', which is binary");
 
-  std::unique_ptr<llvm::MemoryBuffer> buffer = readProgram(options.input, registry);
+  std::unique_ptr<llvm::MemoryBuffer> buffer =
+      readProgram(options.input, registry);
   if (!buffer)
     return failure();
   std::string program = buffer->getBuffer().str();
@@ -177,7 +213,8 @@ LogicalResult run(const DriverOptions &options, DialectRegistry &registry) {
   MLIRContext context(registry, MLIRContext::Threading::DISABLED);
   context.printOpOnDiagnostic(false);
   SourceMgrDiagnosticHandler diagnostics(sources, &context);
-  OwningOpRef<ModuleOp> module = parseSourceFile<ModuleOp>(sources, ParserConfig(&context));
+  OwningOpRef<ModuleOp> module =
+      parseSourceFile<ModuleOp>(sources, ParserConfig(&context));
   if (!module)
     return failure();
 
@@ -206,8 +243,10 @@ int mlir::fp8::compileMain(int argc, char **argv, DialectRegistry &registry) {
   registerMLIRContextCLOptions();
   registerPassManagerCLOptions();
   registerDefaultTimingManagerCLOptions();
-  // LLVM brings hundreds more. Those of MLIR work here too; `fp8-opt --help` lists them.
+  // LLVM brings hundreds more. Those of MLIR work here too; `fp8-opt --help`
+  // lists them.
   cl::HideUnrelatedOptions(options.category);
-  cl::ParseCommandLineOptions(argc, argv, "fp8-opt --compile: plans and compiles FP8 training steps\n");
+  cl::ParseCommandLineOptions(
+      argc, argv, "fp8-opt --compile: plans and compiles FP8 training steps\n");
   return failed(run(options, registry));
 }

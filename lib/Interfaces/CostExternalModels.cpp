@@ -1,5 +1,4 @@
-//===- CostExternalModels.cpp - costs of fp8, arith and math ops ---*- C++
-//-*-===//
+//===- CostExternalModels.cpp -----------------------------------*- C++ -*-===//
 //
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //

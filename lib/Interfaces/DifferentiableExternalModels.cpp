@@ -1,5 +1,4 @@
-//===- DifferentiableExternalModels.cpp - adjoints of arith and math ops ---*-
-//C++ -*-===//
+//===- DifferentiableExternalModels.cpp -------------------------*- C++ -*-===//
 //
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //

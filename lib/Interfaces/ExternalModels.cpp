@@ -18,7 +18,8 @@
 using namespace mlir;
 
 void mlir::fp8::registerDialectAndModels(DialectRegistry &registry) {
-  registry.insert<FP8Dialect, func::FuncDialect, arith::ArithDialect, math::MathDialect>();
+  registry.insert<FP8Dialect, func::FuncDialect, arith::ArithDialect,
+                  math::MathDialect>();
   registerCostExternalModels(registry);
   registerDifferentiableExternalModels(registry);
 }

@@ -1,4 +1,4 @@
-//===- Interfaces.cpp ---*- C++ -*-===//
+//===- Interfaces.cpp -------------------------------------------*- C++ -*-===//
 //
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //

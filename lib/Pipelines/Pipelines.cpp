@@ -31,7 +31,8 @@ std::optional<Phase> mlir::fp8::getPlannedPhase(ModuleOp module) {
   for (auto func : module.getOps<func::FuncOp>()) {
     if (func->hasAttr(kArenaBytesAttr))
       return Phase::Placed;
-    if (func.walk([](KernelOp) { return WalkResult::interrupt(); }).wasInterrupted())
+    if (func.walk([](KernelOp) { return WalkResult::interrupt(); })
+            .wasInterrupted())
       phase = Phase::Planned;
   }
   return phase;
@@ -44,7 +45,8 @@ static void addPhaseVerifier(OpPassManager &manager, StringRef phase) {
 }
 
 /// From forward IR to joint IR.
-static void addJointPasses(OpPassManager &manager, const CompileOptions &options) {
+static void addJointPasses(OpPassManager &manager,
+                           const CompileOptions &options) {
   FP8SetTargetPassOptions targetOptions;
   targetOptions.target = options.target;
   manager.addPass(createFP8SetTargetPass(targetOptions));
@@ -54,7 +56,8 @@ static void addJointPasses(OpPassManager &manager, const CompileOptions &options
 }
 
 /// From joint IR to planned IR.
-static void addPlanningPasses(OpPassManager &manager, const CompileOptions &options) {
+static void addPlanningPasses(OpPassManager &manager,
+                              const CompileOptions &options) {
   FP8SelectSavedPassOptions selectOptions;
   selectOptions.policy = options.policy;
   selectOptions.budget = options.budget;
@@ -69,7 +72,8 @@ static void addPlanningPasses(OpPassManager &manager, const CompileOptions &opti
   manager.addPass(createFP8InsertFreesPass());
 }
 
-void mlir::fp8::buildCompilePipeline(OpPassManager &manager, const CompileOptions &options, Phase last,
+void mlir::fp8::buildCompilePipeline(OpPassManager &manager,
+                                     const CompileOptions &options, Phase last,
                                      std::optional<Phase> done) {
   if (!done) {
     addJointPasses(manager, options);
@@ -95,8 +99,9 @@ void mlir::fp8::buildCompilePipeline(OpPassManager &manager, const CompileOption
 }
 
 void mlir::fp8::registerPipelines() {
-  PassPipelineRegistration<CompileOptions>("fp8-compile", "plans every function: from forward IR to placed",
-                                           [](OpPassManager &manager, const CompileOptions &options) {
-                                             buildCompilePipeline(manager, options, Phase::Placed);
-                                           });
+  PassPipelineRegistration<CompileOptions>(
+      "fp8-compile", "plans every function: from forward IR to placed",
+      [](OpPassManager &manager, const CompileOptions &options) {
+        buildCompilePipeline(manager, options, Phase::Placed);
+      });
 }

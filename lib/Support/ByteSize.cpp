@@ -1,4 +1,4 @@
-//===- ByteSize.cpp - byte counts as people write them ---*- C++ -*-===//
+//===- ByteSize.cpp - byte counts as people write them ----------*- C++ -*-===//
 //
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
@@ -17,7 +17,8 @@ using namespace mlir;
 
 std::optional<int64_t> mlir::fp8::parseByteSize(StringRef text) {
   text = text.trim();
-  StringRef number = text.take_while([](char c) { return llvm::isDigit(c) || c == '.'; });
+  StringRef number =
+      text.take_while([](char c) { return llvm::isDigit(c) || c == '.'; });
   StringRef unit = text.drop_front(number.size()).trim();
   double factor = llvm::StringSwitch<double>(unit)
                       .Cases({"", "B"}, 1)
@@ -34,7 +35,8 @@ std::optional<int64_t> mlir::fp8::parseByteSize(StringRef text) {
     return std::nullopt;
   int64_t whole = 0;
   if (!number.getAsInteger(10, whole)) {
-    // Exact for integers, as a budget of exactly the smallest feasible peak must be.
+    // Exact for integers, as a budget of exactly the smallest feasible peak
+    // must be.
     int64_t bytes = 0;
     if (__builtin_mul_overflow(whole, static_cast<int64_t>(factor), &bytes))
       return std::nullopt;

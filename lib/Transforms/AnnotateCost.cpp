@@ -1,4 +1,4 @@
-//===- AnnotateCost.cpp - fp8-annotate-cost ---*- C++ -*-===//
+//===- AnnotateCost.cpp - fp8-annotate-cost ---------------------*- C++ -*-===//
 //
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //

@@ -12,9 +12,12 @@ using namespace mlir;
 using namespace mlir::fp8;
 
 /// True for the views that are cloned into the kernels which read through them.
-static bool isClonedView(Operation *op) { return isView(op) && !isa<WaitOp, RematBarrierOp>(op); }
+static bool isClonedView(Operation *op) {
+  return isView(op) && !isa<WaitOp, RematBarrierOp>(op);
+}
 
-/// The value a kernel takes as an operand where a member reads `value`: the root as far as cloned views go.
+/// The value a kernel takes as an operand where a member reads `value`: the
+/// root as far as cloned views go.
 static Value getKernelOperand(Value value) {
   while (Operation *op = value.getDefiningOp()) {
     if (!isClonedView(op))
@@ -56,9 +59,12 @@ public:
   void run();
 
 private:
-  Operation *opOf(int instance) const { return graph.nodes[program.instances[instance].node].op; }
+  Operation *opOf(int instance) const {
+    return graph.nodes[program.instances[instance].node].op;
+  }
   void emitKernel(const KernelNode &kernel, OpBuilder &builder);
-  /// The new value outside any kernel for old value `value`; clones views, moves barriers before the builder.
+  /// The new value outside any kernel for old value `value`; clones views,
+  /// moves barriers before the builder.
   Value remap(Value value, OpBuilder &builder);
   void finishBlock(Block &block);
 
@@ -73,7 +79,8 @@ Value KernelApplier::remap(Value value, OpBuilder &builder) {
   if (auto it = replaced.find(value); it != replaced.end())
     return it->second;
   Operation *op = value.getDefiningOp();
-  if (!op || !(isView(op) || op->hasTrait<OpTrait::ConstantLike>()) || isa<WaitOp>(op))
+  if (!op || !(isView(op) || op->hasTrait<OpTrait::ConstantLike>()) ||
+      isa<WaitOp>(op))
     return value;
   SmallVector<Value> operands;
   for (Value operand : op->getOperands())
@@ -88,7 +95,8 @@ Value KernelApplier::remap(Value value, OpBuilder &builder) {
 void KernelApplier::emitKernel(const KernelNode &kernel, OpBuilder &builder) {
   // A wait stays as it is: it names the storage of its start.
   if (auto wait = dyn_cast<WaitOp>(opOf(kernel.members.front()))) {
-    SmallVector<Value> operands = {remap(wait.getX(), builder), remap(wait.getToken(), builder)};
+    SmallVector<Value> operands = {remap(wait.getX(), builder),
+                                   remap(wait.getToken(), builder)};
     Operation *clone = builder.clone(*wait);
     clone->setOperands(operands);
     replaced[wait.getResult()] = clone->getResult(0);
@@ -98,14 +106,17 @@ void KernelApplier::emitKernel(const KernelNode &kernel, OpBuilder &builder) {
   DenseSet<Operation *> members;
   for (int member : kernel.members)
     members.insert(opOf(member));
-  // One operand a buffer, or what members read through several barriers would be read from memory several times.
+  // One operand a buffer, or what members read through several barriers would
+  // be read from memory several times.
   llvm::MapVector<Value, llvm::SetVector<Value>> operands;
   for (int member : kernel.members)
     for (Value operand : opOf(member)->getOperands()) {
       Value root = getKernelOperand(operand);
       Operation *def = root.getDefiningOp();
       // A constant is an operand only where a kernel has written it.
-      if (def && (members.contains(def) || (def->hasTrait<OpTrait::ConstantLike>() && !replaced.contains(root))))
+      if (def &&
+          (members.contains(def) || (def->hasTrait<OpTrait::ConstantLike>() &&
+                                     !replaced.contains(root))))
         continue;
       operands[getBarrierSource(root)].insert(root);
     }
@@ -118,19 +129,22 @@ void KernelApplier::emitKernel(const KernelNode &kernel, OpBuilder &builder) {
   // A token is a result without storage.
   for (int member : kernel.members)
     for (Value result : opOf(member)->getResults())
-      if (isa<TokenType>(result.getType()) && !llvm::is_contained(results, result))
+      if (isa<TokenType>(result.getType()) &&
+          !llvm::is_contained(results, result))
         results.push_back(result);
 
   Operation *last = opOf(kernel.members.back());
-  auto op = KernelOp::create(builder, last->getLoc(), TypeRange(ValueRange(results)),
-                             getKernelKind(kernel.kind), inputs, kernel.workspace,
-                             /*offsets=*/DenseI64ArrayAttr(), /*workspace_offset=*/IntegerAttr(),
-                             /*symbol=*/StringAttr());
+  auto op = KernelOp::create(
+      builder, last->getLoc(), TypeRange(ValueRange(results)),
+      getKernelKind(kernel.kind), inputs, kernel.workspace,
+      /*offsets=*/DenseI64ArrayAttr(), /*workspace_offset=*/IntegerAttr(),
+      /*symbol=*/StringAttr());
   Block &body = op.getBody().emplaceBlock();
   OpBuilder inner = OpBuilder::atBlockBegin(&body);
   IRMapping mapping;
   for (auto &[source, aliases] : operands) {
-    BlockArgument argument = body.addArgument(source.getType(), source.getLoc());
+    BlockArgument argument =
+        body.addArgument(source.getType(), source.getLoc());
     for (Value alias : aliases)
       mapping.map(alias, argument);
   }
@@ -203,7 +217,9 @@ void KernelApplier::run() {
 
 } // namespace
 
-void mlir::fp8::applyKernels(const KernelGraph &kernels) { KernelApplier(kernels).run(); }
+void mlir::fp8::applyKernels(const KernelGraph &kernels) {
+  KernelApplier(kernels).run();
+}
 
 void mlir::fp8::applyOrder(const KernelGraph &kernels, ArrayRef<int> order) {
   const Program &program = *kernels.program;
@@ -214,18 +230,23 @@ void mlir::fp8::applyOrder(const KernelGraph &kernels, ArrayRef<int> order) {
     // Aliases of operands come along, before the first op that reads them.
     for (Value operand : op->getOperands())
       if (Operation *def = operand.getDefiningOp())
-        if (isView(def) && !isa<WaitOp>(def) && def->getBlock() == op->getBlock())
+        if (isView(def) && !isa<WaitOp>(def) &&
+            def->getBlock() == op->getBlock())
           moveBeforeTerminator(def);
     op->moveBefore(op->getBlock()->getTerminator());
   };
   for (int id : order)
-    moveBeforeTerminator(program.node(program.instances[kernels.kernels[id].members.front()]).op);
+    moveBeforeTerminator(
+        program.node(program.instances[kernels.kernels[id].members.front()])
+            .op);
   // Views that only a terminator reads go last.
   auto moveTrailing = [](Block &block) {
     SmallVector<Operation *> trailing;
     for (Operation &op : block.without_terminator())
       if (isView(&op) && !isa<WaitOp>(op) &&
-          llvm::all_of(op.getUsers(), [&](Operation *user) { return user == block.getTerminator() || isView(user); }))
+          llvm::all_of(op.getUsers(), [&](Operation *user) {
+            return user == block.getTerminator() || isView(user);
+          }))
         trailing.push_back(&op);
     for (Operation *op : trailing)
       op->moveBefore(block.getTerminator());

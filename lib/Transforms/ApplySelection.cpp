@@ -17,13 +17,14 @@ namespace {
 class SelectionApplier {
 public:
   SelectionApplier(const PlanGraph &graph, const Program &program)
-      : graph(graph), program(program), step(graph.step), ir(program.values.size()) {}
+      : graph(graph), program(program), step(graph.step),
+        ir(program.values.size()) {}
 
   void run();
 
 private:
-  /// The IR value that a backward op reads for instance value `id`. A recomputation reads what stands outside it
-  /// through a barrier of its own.
+  /// The IR value that a backward op reads for instance value `id`. A
+  /// recomputation reads what stands outside it through a barrier of its own.
   Value read(int id, bool throughBarrier, OpBuilder &builder);
   void addResiduals();
 
@@ -32,7 +33,8 @@ private:
   StepOp step;
   std::vector<Value> ir; ///< instance value -> what the backward region reads
   int64_t nextBarrier = 0;
-  unsigned numOldArguments = 0; ///< residuals of the joint IR, replaced by what is kept
+  unsigned numOldArguments =
+      0; ///< residuals of the joint IR, replaced by what is kept
 };
 
 void SelectionApplier::addResiduals() {
@@ -47,22 +49,28 @@ void SelectionApplier::addResiduals() {
     residualOf[value] = backward.addArgument(source.getType(), source.getLoc());
   }
   for (auto [id, entry] : llvm::enumerate(program.values)) {
-    bool backwardInstance = entry.instance >= 0 && program.instances[entry.instance].backward;
+    bool backwardInstance =
+        entry.instance >= 0 && program.instances[entry.instance].backward;
     if (backwardInstance)
       continue;
-    ir[id] = graph.values[entry.value].resident ? graph.values[entry.value].value : residualOf.lookup(entry.value);
+    ir[id] = graph.values[entry.value].resident
+                 ? graph.values[entry.value].value
+                 : residualOf.lookup(entry.value);
   }
 }
 
 Value SelectionApplier::read(int id, bool throughBarrier, OpBuilder &builder) {
   Value value = ir[id];
   int producer = program.values[id].instance;
-  if (!throughBarrier || (producer >= 0 && program.instances[producer].backward))
+  if (!throughBarrier ||
+      (producer >= 0 && program.instances[producer].backward))
     return value;
-  return RematBarrierOp::create(builder, value.getLoc(), value.getType(), value, ValueRange(), nextBarrier++);
+  return RematBarrierOp::create(builder, value.getLoc(), value.getType(), value,
+                                ValueRange(), nextBarrier++);
 }
 
-/// The location of a recomputation: its value's name with a suffix, so that plans tell the two apart.
+/// The location of a recomputation: its value's name with a suffix, so that
+/// plans tell the two apart.
 static Location getCloneLocation(Location loc) {
   StringRef name = getLocationName(loc);
   if (name.empty())
@@ -82,8 +90,10 @@ void SelectionApplier::run() {
     const PlanNode &node = program.node(instance);
     if (node.backward) {
       for (auto [index, operand] : llvm::enumerate(instance.operands))
-        node.op->setOperand(index, read(operand, /*throughBarrier=*/false, builder));
-      for (auto [result, value] : llvm::zip(node.op->getResults(), instance.results))
+        node.op->setOperand(index,
+                            read(operand, /*throughBarrier=*/false, builder));
+      for (auto [result, value] :
+           llvm::zip(node.op->getResults(), instance.results))
         ir[value] = result;
       builder.setInsertionPointAfter(node.op);
       continue;
@@ -96,12 +106,14 @@ void SelectionApplier::run() {
     clone->removeAttr(kCheckpointAttr);
     clone->removeAttr(kPolicyAttr);
     clone->setLoc(getCloneLocation(clone->getLoc()));
-    for (auto [result, value] : llvm::zip(clone->getResults(), instance.results))
+    for (auto [result, value] :
+         llvm::zip(clone->getResults(), instance.results))
       ir[value] = result;
   }
   builder.setInsertionPoint(step.getBackwardYield());
   for (auto [index, value] : llvm::enumerate(program.backwardResults))
-    step.getBackwardYield().getValuesMutable()[index].assign(read(value, /*throughBarrier=*/false, builder));
+    step.getBackwardYield().getValuesMutable()[index].assign(
+        read(value, /*throughBarrier=*/false, builder));
   backward.eraseArguments(0, numOldArguments);
 }
 

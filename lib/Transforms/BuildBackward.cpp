@@ -1,4 +1,4 @@
-//===- BuildBackward.cpp - fp8-build-backward ---*- C++ -*-===//
+//===- BuildBackward.cpp - fp8-build-backward -------------------*- C++ -*-===//
 //
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //

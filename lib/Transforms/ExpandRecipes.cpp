@@ -1,4 +1,4 @@
-//===- ExpandRecipes.cpp - fp8-expand-recipes ---*- C++ -*-===//
+//===- ExpandRecipes.cpp - fp8-expand-recipes -------------------*- C++ -*-===//
 //
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //

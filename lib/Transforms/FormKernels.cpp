@@ -1,4 +1,4 @@
-//===- FormKernels.cpp - fp8-form-kernels ---*- C++ -*-===//
+//===- FormKernels.cpp - fp8-form-kernels -----------------------*- C++ -*-===//
 //
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
@@ -6,6 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "fp8/Analysis/Policies.h"
 #include "fp8/Transforms/ApplyPlan.h"
 #include "fp8/Transforms/Passes.h"
 
@@ -24,7 +25,9 @@ struct FormKernelsPass : fp8::impl::FP8FormKernelsPassBase<FormKernelsPass> {
 
   void runOnOperation() override {
     if (fuse != "default" && fuse != "none") {
-      getOperation().emitError("expected 'fuse' to be 'default' or 'none', but got '") << fuse << "'";
+      getOperation().emitError(
+          "expected 'fuse' to be 'default' or 'none', but got '")
+          << fuse << "'";
       return signalPassFailure();
     }
     const Target *target = getTargetOf(getOperation());
@@ -36,18 +39,19 @@ struct FormKernelsPass : fp8::impl::FP8FormKernelsPassBase<FormKernelsPass> {
       FailureOr<PlanGraph> graph = PlanGraph::build(func, *target);
       if (failed(graph))
         return signalPassFailure();
-      if (llvm::any_of(graph->nodes, [](const PlanNode &node) { return node.kind == NodeClass::Kernel; })) {
-        func.emitError("expected ops that are not in kernels yet, but got an 'fp8.kernel'");
+      if (llvm::any_of(graph->nodes, [](const PlanNode &node) {
+            return node.kind == NodeClass::Kernel;
+          })) {
+        func.emitError("expected ops that are not in kernels yet, but got an "
+                       "'fp8.kernel'");
         return signalPassFailure();
       }
       // What the IR says is kept is kept; nothing is chosen here.
-      Program program = materialize(*graph, selectAll(*graph));
-      applyKernels(formKernels(program, fuse == "none" ? Fusion::None : Fusion::Default));
+      Program program = materialize(*graph, selectSaveAll(*graph));
+      applyKernels(formKernels(program, fuse == "none" ? Fusion::None
+                                                       : Fusion::Default));
     }
   }
-
-private:
-  static Selection selectAll(const PlanGraph &graph) { return Selection(graph.values.size(), true); }
 };
 
 } // namespace

@@ -1,4 +1,4 @@
-//===- InsertFrees.cpp - fp8-insert-frees ---*- C++ -*-===//
+//===- InsertFrees.cpp - fp8-insert-frees -----------------------*- C++ -*-===//
 //
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
@@ -33,7 +33,8 @@ private:
   static LogicalResult insertFrees(func::FuncOp func, const Target &target);
 };
 
-LogicalResult InsertFreesPass::insertFrees(func::FuncOp func, const Target &target) {
+LogicalResult InsertFreesPass::insertFrees(func::FuncOp func,
+                                           const Target &target) {
   func.walk([](FreeOp free) { free.erase(); });
   FailureOr<PlannedProgram> planned = PlannedProgram::read(func, target);
   if (failed(planned))
@@ -42,15 +43,19 @@ LogicalResult InsertFreesPass::insertFrees(func::FuncOp func, const Target &targ
   DenseMap<Value, Value> residualOf;
   if (StepOp step = planned->graph->step)
     for (auto [argument, residual] :
-         llvm::zip(step.getBackward().getArguments(), step.getForwardYield().getResiduals()))
+         llvm::zip(step.getBackward().getArguments(),
+                   step.getForwardYield().getResiduals()))
       residualOf.try_emplace(getRoot(residual), argument);
 
   std::vector<SmallVector<Value, 2>> frees(planned->order.size());
   for (auto [root, range] : llvm::enumerate(planned->ranges)) {
     if (range.first < 0 || planned->getEntry(root).escapes)
       continue;
-    bool crosses = range.first < planned->kernels.firstBackward && range.second >= planned->kernels.firstBackward;
-    frees[range.second].push_back(crosses ? residualOf.lookup(planned->getValue(root)) : planned->getValue(root));
+    bool crosses = range.first < planned->kernels.firstBackward &&
+                   range.second >= planned->kernels.firstBackward;
+    frees[range.second].push_back(
+        crosses ? residualOf.lookup(planned->getValue(root))
+                : planned->getValue(root));
   }
   for (auto [position, values] : llvm::enumerate(frees)) {
     if (values.empty())

@@ -1,4 +1,4 @@
-//===- Place.cpp - fp8-place ---*- C++ -*-===//
+//===- Place.cpp - fp8-place ------------------------------------*- C++ -*-===//
 //
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
@@ -38,7 +38,8 @@ LogicalResult PlacePass::place(func::FuncOp func, const Target &target) {
   FailureOr<PlannedProgram> planned = PlannedProgram::read(func, target);
   if (failed(planned))
     return failure();
-  // A buffer is taken by the kernel that writes it and given back after the last one that reads it.
+  // A buffer is taken by the kernel that writes it and given back after the
+  // last one that reads it.
   SmallVector<PackItem> items;
   DenseMap<int, int> itemOfRoot;
   std::vector<int> itemOfWorkspace(planned->order.size(), -1);
@@ -46,15 +47,18 @@ LogicalResult PlacePass::place(func::FuncOp func, const Target &target) {
     if (range.first < 0 || planned->getEntry(root).callerPlaced)
       continue;
     itemOfRoot[root] = items.size();
-    items.push_back({range.first, range.second + 1, planned->getEntry(root).bytes});
+    items.push_back(
+        {range.first, range.second + 1, planned->getEntry(root).bytes});
   }
   for (auto [position, kernel] : llvm::enumerate(planned->kernels.kernels)) {
     if (kernel.workspace == 0)
       continue;
     itemOfWorkspace[position] = items.size();
-    items.push_back({static_cast<int64_t>(position), static_cast<int64_t>(position) + 1, kernel.workspace});
+    items.push_back({static_cast<int64_t>(position),
+                     static_cast<int64_t>(position) + 1, kernel.workspace});
   }
-  // The greedy orders alone may miss the peak by more than 5%; so many nodes are a fraction of a second.
+  // The greedy orders alone may miss the peak by more than 5%; so many nodes
+  // are a fraction of a second.
   PackOptions options;
   options.nodeLimit = 1'000'000;
   PackResult packed = pack(items, options);

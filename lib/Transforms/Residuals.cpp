@@ -1,5 +1,4 @@
-//===- Residuals.cpp - the border between the regions of a step ---*- C++
-//-*-===//
+//===- Residuals.cpp - the border between the regions of a step -*- C++ -*-===//
 //
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //

@@ -1,4 +1,4 @@
-//===- Schedule.cpp - fp8-schedule ---*- C++ -*-===//
+//===- Schedule.cpp - fp8-schedule ------------------------------*- C++ -*-===//
 //
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
@@ -30,7 +30,8 @@ struct SchedulePass : fp8::impl::FP8SchedulePassBase<SchedulePass> {
       FailureOr<PlanGraph> graph = PlanGraph::build(func, *target);
       if (failed(graph))
         return signalPassFailure();
-      Program program = materialize(*graph, Selection(graph->values.size(), true));
+      Program program =
+          materialize(*graph, Selection(graph->values.size(), true));
       KernelGraph kernels = formKernels(program, Fusion::None);
       applyOrder(kernels, schedule(kernels));
     }

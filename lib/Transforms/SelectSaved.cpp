@@ -1,4 +1,4 @@
-//===- SelectSaved.cpp - fp8-select-saved ---*- C++ -*-===//
+//===- SelectSaved.cpp - fp8-select-saved -----------------------*- C++ -*-===//
 //
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
@@ -32,9 +32,13 @@ struct SelectSavedPass : fp8::impl::FP8SelectSavedPassBase<SelectSavedPass> {
 private:
   LogicalResult run();
   LogicalResult select(func::FuncOp func, const Target &target);
-  /// The selection of the asked policy; for `auto` the fastest plan of `frontier` within `limit`.
-  FailureOr<Selection> choose(const PlanGraph &graph, ArrayRef<const PlanOption *> frontier, int64_t limit);
-  LogicalResult reportBudget(const PlanGraph &graph, const PlanOption &smallest, int64_t limit, int64_t peak);
+  /// The selection of the asked policy; for `auto` the fastest plan of
+  /// `frontier` within `limit`.
+  FailureOr<Selection> choose(const PlanGraph &graph,
+                              ArrayRef<const PlanOption *> frontier,
+                              int64_t limit);
+  LogicalResult reportBudget(const PlanGraph &graph, const PlanOption &smallest,
+                             int64_t limit, int64_t peak);
 
   Policy chosenPolicy = Policy::Auto;
   llvm::StringSet<> listedOps;
@@ -46,25 +50,31 @@ LogicalResult SelectSavedPass::run() {
   ModuleOp module = getOperation();
   std::optional<Policy> parsed = parsePolicy(policy);
   if (!parsed)
-    return module.emitError("expected 'policy' to be save-all, recompute-all, op-list, min-cut or auto, but got '")
+    return module.emitError("expected 'policy' to be save-all, recompute-all, "
+                            "op-list, min-cut or auto, but got '")
            << policy << "'";
   chosenPolicy = *parsed;
   if (fuse != "default" && fuse != "none")
-    return module.emitError("expected 'fuse' to be 'default' or 'none', but got '") << fuse << "'";
+    return module.emitError(
+               "expected 'fuse' to be 'default' or 'none', but got '")
+           << fuse << "'";
   fusion = fuse == "none" ? Fusion::None : Fusion::Default;
-  auto parseLimit = [&](StringRef name, StringRef text, std::optional<int64_t> &bytes) -> LogicalResult {
+  auto parseLimit = [&](StringRef name, StringRef text,
+                        std::optional<int64_t> &bytes) -> LogicalResult {
     if (text.empty())
       return success();
     bytes = parseByteSize(text);
     if (!bytes)
-      return module.emitError("expected '") << name << "' to be bytes such as 40GiB or 1000000, but got '" << text
-                                            << "'";
+      return module.emitError("expected '")
+             << name << "' to be bytes such as 40GiB or 1000000, but got '"
+             << text << "'";
     return success();
   };
   if (failed(parseLimit("budget", budget, budgetBytes)) ||
       failed(parseLimit("device-memory", deviceMemory, deviceBytes)))
     return failure();
-  FailureOr<llvm::StringSet<>> list = parseOpList(ops, [&] { return module.emitError(); });
+  FailureOr<llvm::StringSet<>> list =
+      parseOpList(ops, [&] { return module.emitError(); });
   if (failed(list))
     return failure();
   listedOps = std::move(*list);
@@ -77,8 +87,9 @@ LogicalResult SelectSavedPass::run() {
   return success();
 }
 
-FailureOr<Selection> SelectSavedPass::choose(const PlanGraph &graph, ArrayRef<const PlanOption *> frontier,
-                                             int64_t limit) {
+FailureOr<Selection>
+SelectSavedPass::choose(const PlanGraph &graph,
+                        ArrayRef<const PlanOption *> frontier, int64_t limit) {
   switch (chosenPolicy) {
   case Policy::SaveAll:
     return selectSaveAll(graph);
@@ -91,30 +102,37 @@ FailureOr<Selection> SelectSavedPass::choose(const PlanGraph &graph, ArrayRef<co
   case Policy::Auto:
     break;
   }
-  // The frontier rises in peak and falls in time: the last one within the limit is the fastest.
+  // The frontier rises in peak and falls in time: the last one within the limit
+  // is the fastest.
   const PlanOption *best = nullptr;
   for (const PlanOption *option : frontier)
     if (option->peak <= limit)
       best = option;
   if (!best)
-    return reportBudget(graph, *frontier.front(), limit, frontier.front()->peak);
+    return reportBudget(graph, *frontier.front(), limit,
+                        frontier.front()->peak);
   return best->selection;
 }
 
-LogicalResult SelectSavedPass::reportBudget(const PlanGraph &graph, const PlanOption &smallest, int64_t limit,
-                                            int64_t peak) {
+LogicalResult SelectSavedPass::reportBudget(const PlanGraph &graph,
+                                            const PlanOption &smallest,
+                                            int64_t limit, int64_t peak) {
   func::FuncOp func = graph.func;
-  InFlightDiagnostic diagnostic = func.emitError()
-                                  << "no plan with policy '" << policy << "' fits in " << formatBytes(limit)
-                                  << ": expected a budget of at least " << formatBytes(peak)
-                                  << "; min_feasible_peak_bytes (policy auto) is " << smallest.peak;
+  InFlightDiagnostic diagnostic =
+      func.emitError() << "no plan with policy '" << policy << "' fits in "
+                       << formatBytes(limit)
+                       << ": expected a budget of at least "
+                       << formatBytes(peak)
+                       << "; min_feasible_peak_bytes (policy auto) is "
+                       << smallest.peak;
   Program program = materialize(graph, smallest.selection);
   KernelGraph kernels = formKernels(program, fusion);
   std::vector<int> order = schedule(kernels);
   PeakInfo info = simulate(kernels, order);
   if (info.peakKernel < 0)
     return diagnostic;
-  // What is live there, largest first: buffers and the workspace of the kernel that runs.
+  // What is live there, largest first: buffers and the workspace of the kernel
+  // that runs.
   constexpr int kContributors = 5;
   ValueNames names(graph.func);
   const KernelNode &kernel = kernels.kernels[order[info.peakKernel]];
@@ -122,8 +140,9 @@ LogicalResult SelectSavedPass::reportBudget(const PlanGraph &graph, const PlanOp
   int printed = 0;
   auto printWorkspace = [&] {
     Operation *op = program.node(program.instances[kernel.members.front()]).op;
-    diagnostic.attachNote(op->getLoc()) << "live at that plan's peak: the workspace of '" << op->getName() << "', "
-                                        << formatBytes(workspace);
+    diagnostic.attachNote(op->getLoc())
+        << "live at that plan's peak: the workspace of '" << op->getName()
+        << "', " << formatBytes(workspace);
     workspace = 0;
     ++printed;
   };
@@ -133,8 +152,9 @@ LogicalResult SelectSavedPass::reportBudget(const PlanGraph &graph, const PlanOp
       printWorkspace();
     if (printed == kContributors)
       return diagnostic;
-    diagnostic.attachNote(value.value.getLoc()) << "live at that plan's peak: " << names.getName(value.value) << ", "
-                                                << formatBytes(value.bytes) << ", " << value.value.getType();
+    diagnostic.attachNote(value.value.getLoc())
+        << "live at that plan's peak: " << names.getName(value.value) << ", "
+        << formatBytes(value.bytes) << ", " << value.value.getType();
     ++printed;
   }
   if (workspace > 0 && printed < kContributors)
@@ -148,16 +168,19 @@ LogicalResult SelectSavedPass::select(func::FuncOp func, const Target &target) {
     return failure();
   for (const PlanNode &node : graph->nodes)
     if (node.kind == NodeClass::Kernel)
-      return node.op->emitOpError("expected ops that are not in kernels yet; this IR is planned already");
+      return node.op->emitOpError("expected ops that are not in kernels yet; "
+                                  "this IR is planned already");
   if (func->hasAttr(kDecisionsAttr))
-    return func.emitError("expected joint IR, but 'fp8-select-saved' has run on it already");
+    return func.emitError(
+        "expected joint IR, but 'fp8-select-saved' has run on it already");
 
   int64_t limit = budgetBytes.value_or(std::numeric_limits<int64_t>::max());
   if (deviceBytes) {
     int64_t resident = graph->getResidentBytes();
     if (*deviceBytes < resident)
       return func.emitError("expected 'device-memory' to hold the arguments, ")
-             << formatBytes(resident) << ", but got " << formatBytes(*deviceBytes);
+             << formatBytes(resident) << ", but got "
+             << formatBytes(*deviceBytes);
     limit = std::min(limit, *deviceBytes - resident);
   }
   PlanSearch search(*graph, fusion);

@@ -1,4 +1,4 @@
-//===- VerifyPhase.cpp - fp8-verify-phase ---*- C++ -*-===//
+//===- VerifyPhase.cpp - fp8-verify-phase -----------------------*- C++ -*-===//
 //
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //

@@ -1,4 +1,4 @@
-//===- fp8-lsp-server.cpp - language server for editors -------*- C++ -*-===//
+//===- fp8-lsp-server.cpp - language server for editors ---------*- C++ -*-===//
 //
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //

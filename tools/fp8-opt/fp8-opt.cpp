@@ -1,4 +1,4 @@
-//===- fp8-opt.cpp - the compiler driver ---*- C++ -*-===//
+//===- fp8-opt.cpp - the compiler driver ------------------------*- C++ -*-===//
 //
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
@@ -44,8 +44,8 @@ static llvm::LogicalResult optMain(int argc, char **argv,
     llvm::errs() << "error: " << message << '\n';
     return llvm::failure();
   }
-  if (failed(mlir::MlirOptMain(file->os(), std::move(program), registry,
-                               config)))
+  if (failed(
+          mlir::MlirOptMain(file->os(), std::move(program), registry, config)))
     return llvm::failure();
   file->keep();
   return llvm::success();

@@ -1,4 +1,4 @@
-//===- fp8-reduce.cpp - smaller inputs that still fail ---------*- C++ -*-===//
+//===- fp8-reduce.cpp - smaller inputs that still fail ----------*- C++ -*-===//
 //
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //

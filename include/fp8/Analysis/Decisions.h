@@ -41,13 +41,14 @@ struct Decisions {
   static std::optional<Decisions> read(func::FuncOp func);
 };
 
-/// Fills `saved`, `recomputed` and the recompute time for `chosen`, with a sentence for each. `search` prices what the
-/// other choice would cost.
-void explain(const PlanGraph &graph, Policy policy, const Selection &chosen, Fusion fusion, PlanSearch &search,
-             Decisions &decisions);
+/// Fills `saved`, `recomputed` and the recompute time for `chosen`, with a
+/// sentence for each. `search` prices what the other choice would cost.
+void explain(const PlanGraph &graph, Policy policy, const Selection &chosen,
+             Fusion fusion, PlanSearch &search, Decisions &decisions);
 
-/// A bound on the peak of every plan of the graph, recomputation allowed: what must be live when the results are
-/// complete, or while one matmul, collective or opaque op runs.
+/// A bound on the peak of every plan of the graph, recomputation allowed: what
+/// must be live when the results are complete, or while one matmul, collective
+/// or opaque op runs.
 std::pair<int64_t, StringRef> getPeakLowerBound(const PlanGraph &graph);
 
 /// `117440512` as `117,440,512 B`.

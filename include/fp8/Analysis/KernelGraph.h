@@ -15,14 +15,19 @@
 
 namespace mlir::fp8 {
 
-/// One unit that runs. Values are positions in Program::values, always storage roots.
+/// One unit that runs. Values are positions in Program::values, always storage
+/// roots.
 struct KernelNode {
-  SmallVector<int, 8> members; ///< instances, in program order; without views and constants
+  SmallVector<int, 8>
+      members; ///< instances, in program order; without views and constants
   NodeClass kind = NodeClass::Loop;
   bool backward = false;
-  SmallVector<int, 4> reads;   ///< roots of its operands, arguments included, each once
-  SmallVector<int, 2> outputs; ///< results that someone outside reads, or that escape or are kept
-  SmallVector<int, 4> holds;   ///< roots that must stay alive although it does not read them (the source at a wait)
+  SmallVector<int, 4>
+      reads; ///< roots of its operands, arguments included, each once
+  SmallVector<int, 2> outputs; ///< results that someone outside reads, or that
+                               ///< escape or are kept
+  SmallVector<int, 4> holds;   ///< roots that must stay alive although it does
+                               ///< not read them (the source at a wait)
   SmallVector<int, 4> preds;   ///< kernels that must run before
   int64_t workspace = 0;
   double seconds = 0;
@@ -43,29 +48,35 @@ enum class Fusion {
   Default ///< chains that one pass over memory can do
 };
 
-/// Forms kernels greedily in program order. The result is ordered by dependence, then by program order.
+/// Forms kernels greedily in program order. The result is ordered by
+/// dependence, then by program order.
 KernelGraph formKernels(const Program &program, Fusion fusion);
 
 /// The live bytes of a kernel order.
 struct PeakInfo {
   int64_t peak = 0;
-  int peakKernel = -1;                ///< position in the order
-  std::vector<int64_t> live;          ///< live bytes while each kernel of the order runs, workspace included
-  int64_t residualBytes = 0;          ///< kept from forward to backward
+  int peakKernel = -1;       ///< position in the order
+  std::vector<int64_t> live; ///< live bytes while each kernel of the order
+                             ///< runs, workspace included
+  int64_t residualBytes = 0; ///< kept from forward to backward
 };
 
 /// Simulates `order` (a permutation of the kernels).
 PeakInfo simulate(const KernelGraph &graph, ArrayRef<int> order);
 
-/// The order with the lowest peak of three (see Passes.td, fp8-schedule). Forward kernels stay before backward ones.
+/// The order with the lowest peak of three (see Passes.td, fp8-schedule).
+/// Forward kernels stay before backward ones.
 std::vector<int> schedule(const KernelGraph &graph);
 
-/// The roots that are live while kernel `position` of `order` runs, with its outputs, largest first.
-SmallVector<int> getLiveRoots(const KernelGraph &graph, ArrayRef<int> order, int position);
+/// The roots that are live while kernel `position` of `order` runs, with its
+/// outputs, largest first.
+SmallVector<int> getLiveRoots(const KernelGraph &graph, ArrayRef<int> order,
+                              int position);
 
-/// First and last position at which each storage root is live in `order`; {-1, -1} for what has no local storage.
-/// What escapes is live to order.size() - 1.
-std::vector<std::pair<int, int>> getLiveRanges(const KernelGraph &graph, ArrayRef<int> order);
+/// First and last position at which each storage root is live in `order`; {-1,
+/// -1} for what has no local storage. What escapes is live to order.size() - 1.
+std::vector<std::pair<int, int>> getLiveRanges(const KernelGraph &graph,
+                                               ArrayRef<int> order);
 
 } // namespace mlir::fp8
 

@@ -20,15 +20,18 @@ class MaxFlow {
 public:
   static constexpr int64_t kInfinite = std::numeric_limits<int64_t>::max() / 4;
 
-  explicit MaxFlow(int numNodes) : arcsOf(numNodes), level(numNodes), next(numNodes) {}
+  explicit MaxFlow(int numNodes)
+      : arcsOf(numNodes), level(numNodes), next(numNodes) {}
 
   /// Adds an arc of `capacity` (at most kInfinite).
   void addArc(int from, int to, int64_t capacity);
 
-  /// The value of a maximum flow, kInfinite or more where source and sink cannot be separated.
+  /// The value of a maximum flow, kInfinite or more where source and sink
+  /// cannot be separated.
   int64_t run(int source, int sink);
 
-  /// After run(): true for the nodes on the source's side of the minimum cut nearest to the source.
+  /// After run(): true for the nodes on the source's side of the minimum cut
+  /// nearest to the source.
   std::vector<bool> getSourceSide(int source) const;
 
 private:

@@ -29,30 +29,35 @@ enum class NodeClass {
   Kernel      ///< an fp8.kernel already formed
 };
 
-/// Where the result of a loop node is available inside the kernel that holds it.
+/// Where the result of a loop node is available inside the kernel that holds
+/// it.
 enum class Locality {
   Elementwise, ///< as its operands
-  RowLocal,    ///< a reduction within the row tile: may be read again in the same kernel
-  AtEnd,       ///< a reduction over rows: known only after the loop
-  Moved        ///< stored in another order: not read again in the same kernel
+  RowLocal, ///< a reduction within the row tile: may be read again in the same
+            ///< kernel
+  AtEnd,    ///< a reduction over rows: known only after the loop
+  Moved     ///< stored in another order: not read again in the same kernel
 };
 
 /// A value of the program. Indices are positions in PlanGraph::values.
 struct PlanValue {
   Value value;
-  int node = -1;         ///< producing node; -1 for arguments
-  int root = -1;         ///< the value whose storage this one names (itself unless a view)
+  int node = -1; ///< producing node; -1 for arguments
+  int root =
+      -1; ///< the value whose storage this one names (itself unless a view)
   int64_t bytes = 0;     ///< of its own type
   bool resident = false; ///< a function argument: costs nothing to keep
-  bool escapes = false;  ///< a result of the function names this storage (set on roots)
-  bool callerPlaced = false; ///< the result it escapes as lives in the caller's buffer (set on roots)
+  bool escapes =
+      false; ///< a result of the function names this storage (set on roots)
+  bool callerPlaced = false; ///< the result it escapes as lives in the caller's
+                             ///< buffer (set on roots)
 };
 
 /// What a node must keep its program order with.
 enum class Chain {
   None,         ///< nothing but the values it reads
   Communicator, ///< other collectives
-  State         ///< other ops that update or read a state which the program updates
+  State ///< other ops that update or read a state which the program updates
 };
 
 /// An op of the program.
@@ -72,12 +77,13 @@ struct PlanNode {
   SmallVector<int64_t, 4> space; ///< the shape it iterates over
 };
 
-/// The whole program of one function. A backward op reads a forward value itself: residual arguments are looked
-/// through.
+/// The whole program of one function. A backward op reads a forward value
+/// itself: residual arguments are looked through.
 class PlanGraph {
 public:
-  /// Builds the graph of `func`, which holds joint or planned IR, with costs on `target`. Emits an error and fails on
-  /// ops that no plan can hold (regions, values of dynamic shape).
+  /// Builds the graph of `func`, which holds joint or planned IR, with costs on
+  /// `target`. Emits an error and fails on ops that no plan can hold (regions,
+  /// values of dynamic shape).
   static FailureOr<PlanGraph> build(func::FuncOp func, const Target &target);
 
   func::FuncOp func;
@@ -85,17 +91,22 @@ public:
   const Target *target = nullptr;
   std::vector<PlanNode> nodes;
   std::vector<PlanValue> values;
-  int firstBackward = 0; ///< index of the first backward node; nodes.size() for a straight line
+  int firstBackward =
+      0; ///< index of the first backward node; nodes.size() for a straight line
   SmallVector<int> backwardResults; ///< what the backward region yields
 
-  const PlanValue &rootOf(int value) const { return values[values[value].root]; }
+  const PlanValue &rootOf(int value) const {
+    return values[values[value].root];
+  }
 
   /// Bytes of arguments: parameters, inputs, tangents and state.
   int64_t getResidentBytes() const;
 };
 
-/// The name of a value in plans: its NameLoc, else `op#ordinal.result`, the ordinal counted per op name over the
-/// function. For an argument without a NameLoc, `arg#number`. The result of a kernel has the name of the value inside.
+/// The name of a value in plans: its NameLoc, else `op#ordinal.result`, the
+/// ordinal counted per op name over the function. For an argument without a
+/// NameLoc, `arg#number`. The result of a kernel has the name of the value
+/// inside.
 class ValueNames {
 public:
   explicit ValueNames(func::FuncOp func);
@@ -105,7 +116,8 @@ private:
   DenseMap<Operation *, unsigned> ordinals;
 };
 
-/// The name carried by a location, looking through call-site, fused and nested name locations; empty where none.
+/// The name carried by a location, looking through call-site, fused and nested
+/// name locations; empty where none.
 StringRef getLocationName(Location loc);
 
 /// `file:line:col` of a location, empty where it has none.

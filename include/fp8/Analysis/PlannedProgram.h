@@ -23,17 +23,21 @@ struct PlannedProgram {
   KernelGraph kernels;
   std::vector<int> order; ///< 0, 1, 2, ...
   PeakInfo peak;
-  /// Per storage root (position in Program::values): first and last kernel at which it is live, {-1, -1} for others.
+  /// Per storage root (position in Program::values): first and last kernel at
+  /// which it is live, {-1, -1} for others.
   std::vector<std::pair<int, int>> ranges;
 
   /// Reads `func`; fails with an error where it cannot be planned.
-  static FailureOr<PlannedProgram> read(func::FuncOp func, const Target &target);
+  static FailureOr<PlannedProgram> read(func::FuncOp func,
+                                        const Target &target);
 
   /// The op of a kernel: an fp8.kernel or an fp8.wait.
   Operation *getOp(int kernel) const;
   /// The IR value of a storage root, in the region that makes it.
   Value getValue(int root) const;
-  const PlanValue &getEntry(int root) const { return program->graphValue(root); }
+  const PlanValue &getEntry(int root) const {
+    return program->graphValue(root);
+  }
 };
 
 } // namespace mlir::fp8

@@ -22,9 +22,11 @@ enum class Policy { SaveAll, RecomputeAll, OpList, MinCut, Auto };
 std::optional<Policy> parsePolicy(StringRef name);
 StringRef stringifyPolicy(Policy policy);
 
-/// The op names of `op-list`: `spec` is empty (the default list), `a+b`, `default-a` or `default+a`. A short name such
-/// as `abs` stands for `math.absf`.
-FailureOr<llvm::StringSet<>> parseOpList(StringRef spec, function_ref<InFlightDiagnostic()> emitError);
+/// The op names of `op-list`: `spec` is empty (the default list), `a+b`,
+/// `default-a` or `default+a`. A short name such as `abs` stands for
+/// `math.absf`.
+FailureOr<llvm::StringSet<>>
+parseOpList(StringRef spec, function_ref<InFlightDiagnostic()> emitError);
 
 /// The list of `op-list` where none is given.
 llvm::StringSet<> getDefaultOpList();
@@ -44,32 +46,39 @@ struct PlanOption {
   double seconds = 0;
 };
 
-/// Finds plans of one graph. Every selection is evaluated once, on kernels as they will be formed and ordered.
+/// Finds plans of one graph. Every selection is evaluated once, on kernels as
+/// they will be formed and ordered.
 class PlanSearch {
 public:
-  PlanSearch(const PlanGraph &graph, Fusion fusion) : graph(graph), fusion(fusion) {}
+  PlanSearch(const PlanGraph &graph, Fusion fusion)
+      : graph(graph), fusion(fusion) {}
 
   const PlanOption &evaluate(Selection selection);
 
-  /// The plans that are on the frontier of peak and time, by rising peak. Contains at least one plan no worse than
-  /// each of the simple policies in both. Deterministic; the number of evaluations is bounded, no clock is read.
+  /// The plans that are on the frontier of peak and time, by rising peak.
+  /// Contains at least one plan no worse than each of the simple policies in
+  /// both. Deterministic; the number of evaluations is bounded, no clock is
+  /// read.
   std::vector<const PlanOption *> findFrontier();
 
   int getNumEvaluations() const { return options.size(); }
 
 private:
   void descend(const Selection &start, bool minimisePeak);
-  /// Tries plans that keep one value less than one of `frontier`, so that the frontier has no large steps.
+  /// Tries plans that keep one value less than one of `frontier`, so that the
+  /// frontier has no large steps.
   void refine(ArrayRef<const PlanOption *> frontier);
   std::vector<const PlanOption *> getFrontier() const;
 
   const PlanGraph &graph;
   Fusion fusion;
   std::map<Selection, PlanOption> options;
-  std::vector<SmallVector<int>> classes; ///< choices that stand at the same place of equal layers
+  std::vector<SmallVector<int>>
+      classes; ///< choices that stand at the same place of equal layers
 };
 
-/// Choices grouped by what they are: op, attributes, types, and the same of their producers to a small depth.
+/// Choices grouped by what they are: op, attributes, types, and the same of
+/// their producers to a small depth.
 std::vector<SmallVector<int>> groupChoices(const PlanGraph &graph);
 
 } // namespace mlir::fp8

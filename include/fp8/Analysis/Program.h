@@ -14,8 +14,9 @@
 
 namespace mlir::fp8 {
 
-/// One flag a graph value: true where a root of the forward pass is kept for backward if backward needs it. What may
-/// not be recomputed is kept whatever the flag says.
+/// One flag a graph value: true where a root of the forward pass is kept for
+/// backward if backward needs it. What may not be recomputed is kept whatever
+/// the flag says.
 using Selection = std::vector<bool>;
 
 /// A node as it runs. Operands and results are positions in Program::values.
@@ -39,21 +40,29 @@ struct Program {
   std::vector<Instance> instances;
   std::vector<InstanceValue> values;
   int firstBackward = 0; ///< index of the first backward instance
-  /// Graph values that backward reads from forward, in the order of their production; results of the function among
-  /// them, which cost nothing to keep.
+  /// Graph values that backward reads from forward, in the order of their
+  /// production; results of the function among them, which cost nothing to
+  /// keep.
   SmallVector<int> residuals;
-  SmallVector<int> backwardResults; ///< instance values that the backward region yields
+  SmallVector<int>
+      backwardResults; ///< instance values that the backward region yields
 
-  const PlanValue &graphValue(int value) const { return graph->values[values[value].value]; }
-  const PlanNode &node(const Instance &instance) const { return graph->nodes[instance.node]; }
+  const PlanValue &graphValue(int value) const {
+    return graph->values[values[value].value];
+  }
+  const PlanNode &node(const Instance &instance) const {
+    return graph->nodes[instance.node];
+  }
 };
 
-/// The program of `graph` with `selection`: each forward root that backward needs is read as a residual where it is
-/// kept, else computed again, once, just before its first backward use.
+/// The program of `graph` with `selection`: each forward root that backward
+/// needs is read as a residual where it is kept, else computed again, once,
+/// just before its first backward use.
 Program materialize(const PlanGraph &graph, const Selection &selection);
 
-/// True where the storage of graph value `root` can be chosen to be kept or recomputed: it is local to the forward
-/// region, no result of the function, and legal to recompute.
+/// True where the storage of graph value `root` can be chosen to be kept or
+/// recomputed: it is local to the forward region, no result of the function,
+/// and legal to recompute.
 bool isChoice(const PlanGraph &graph, int root);
 
 } // namespace mlir::fp8

@@ -13,11 +13,13 @@
 
 namespace mlir::fp8 {
 
-/// True where the arguments ask for the driver: `--compile` or `--emit` is among them.
+/// True where the arguments ask for the driver: `--compile` or `--emit` is
+/// among them.
 bool isCompileCommand(int argc, char **argv);
 
-/// Runs `fp8-opt IN.mlir --compile[=..] [--compile-to=..] --emit=.. -o OUT`. Returns the exit code: 0, or 1 after an
-/// error on standard error. An output is complete or absent.
+/// Runs `fp8-opt IN.mlir --compile[=..] [--compile-to=..] --emit=.. -o OUT`.
+/// Returns the exit code: 0, or 1 after an error on standard error. An output
+/// is complete or absent.
 int compileMain(int argc, char **argv, DialectRegistry &registry);
 
 } // namespace mlir::fp8

@@ -1,5 +1,4 @@
-//===- CostExternalModels.h - costs of fp8, arith and math ops ---*- C++
-//-*-===//
+//===- CostExternalModels.h - costs of fp8, arith and math ops --*- C++ -*-===//
 //
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //

@@ -1,4 +1,4 @@
-//===- CostOpInterface.h - declarations of CostOpInterface ---*- C++ -*-===//
+//===- CostOpInterface.h - declarations of CostOpInterface ------*- C++ -*-===//
 //
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
@@ -17,14 +17,18 @@ namespace mlir::fp8 {
 enum class Recompute {
   Free,   ///< a view: no work at all
   Yes,    ///< same inputs give the same bits
-  Priced, ///< a collective: legal since all ranks run the same plan, paid at link speed
-  Never   ///< pushes state, draws random numbers without an offset, has host effects
+  Priced, ///< a collective: legal since all ranks run the same plan, paid at
+          ///< link speed
+  Never   ///< pushes state, draws random numbers without an offset, has host
+          ///< effects
 };
 
 /// The work of one op, unfused.
 struct OpCost {
-  int64_t flopsF8 = 0;      ///< multiply-adds count twice; matmuls with FP8 operands, one scale a tensor
-  int64_t flopsF8Row = 0;   ///< matmuls with FP8 operands, a scale a row and a column
+  int64_t flopsF8 = 0; ///< multiply-adds count twice; matmuls with FP8
+                       ///< operands, one scale a tensor
+  int64_t flopsF8Row =
+      0; ///< matmuls with FP8 operands, a scale a row and a column
   int64_t flopsF8Block = 0; ///< matmuls with FP8 operands, block scales
   int64_t flopsBF16 = 0;    ///< matmuls with bf16 operands
   int64_t flopsF32 = 0;     ///< everything elementwise, reductions, f32 matmuls

@@ -1,5 +1,4 @@
-//===- DifferentiableExternalModels.h - adjoints of arith and math ops ---*- C++
-//-*-===//
+//===- DifferentiableExternalModels.h ---------------------------*- C++ -*-===//
 //
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //

@@ -1,4 +1,4 @@
-//===- DifferentiableOpInterface.h - declarations of DifferentiableOpInterface ---*- C++ -*-===//
+//===- DifferentiableOpInterface.h ------------------------------*- C++ -*-===//
 //
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
@@ -9,8 +9,8 @@
 #ifndef FP8_INTERFACES_DIFFERENTIABLEOPINTERFACE_H
 #define FP8_INTERFACES_DIFFERENTIABLEOPINTERFACE_H
 
-#include "mlir/IR/OpDefinition.h"
 #include "mlir/IR/Builders.h"
+#include "mlir/IR/OpDefinition.h"
 
 #include "fp8/Interfaces/DifferentiableOpInterface.h.inc"
 

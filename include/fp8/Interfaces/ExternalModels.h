@@ -13,8 +13,9 @@
 
 namespace mlir::fp8 {
 
-/// Adds the dialects that programs are made of (fp8, func, arith, math) to `registry`, with the external models of the
-/// interfaces of fp8 on upstream ops.
+/// Adds the dialects that programs are made of (fp8, func, arith, math) to
+/// `registry`, with the external models of the interfaces of fp8 on upstream
+/// ops.
 void registerDialectAndModels(DialectRegistry &registry);
 
 } // namespace mlir::fp8

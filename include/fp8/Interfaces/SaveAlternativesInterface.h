@@ -1,5 +1,4 @@
-//===- SaveAlternativesInterface.h - declarations of SaveAlternativesInterface
-//---*- C++ -*-===//
+//===- SaveAlternativesInterface.h ------------------------------*- C++ -*-===//
 //
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //

@@ -20,28 +20,38 @@ enum class Phase { Joint, Planned, Placed, Lowered };
 
 std::optional<Phase> parsePhase(StringRef name);
 
-/// Options of the pipeline; those of `fp8-select-saved` and `fp8-set-target` under the same names.
+/// Options of the pipeline; those of `fp8-select-saved` and `fp8-set-target`
+/// under the same names.
 struct CompileOptions : PassPipelineOptions<CompileOptions> {
-  Option<std::string> target{*this, "target", llvm::cl::desc("cpu or h200"), llvm::cl::init("cpu")};
-  Option<std::string> policy{*this, "policy",
-                             llvm::cl::desc("save-all, recompute-all, op-list, min-cut or auto"),
-                             llvm::cl::init("auto")};
-  Option<std::string> budget{*this, "budget", llvm::cl::desc("limit on peak_bytes, such as 40GiB"),
-                             llvm::cl::init("")};
-  Option<std::string> deviceMemory{*this, "device-memory",
-                                   llvm::cl::desc("limit on resident and peak bytes together, such as 80GiB"),
-                                   llvm::cl::init("")};
-  Option<std::string> ops{*this, "ops", llvm::cl::desc("the list of op-list"), llvm::cl::init("")};
-  Option<std::string> fuse{*this, "fuse", llvm::cl::desc("default or none"), llvm::cl::init("default")};
+  Option<std::string> target{*this, "target", llvm::cl::desc("cpu or h200"),
+                             llvm::cl::init("cpu")};
+  Option<std::string> policy{
+      *this, "policy",
+      llvm::cl::desc("save-all, recompute-all, op-list, min-cut or auto"),
+      llvm::cl::init("auto")};
+  Option<std::string> budget{
+      *this, "budget", llvm::cl::desc("limit on peak_bytes, such as 40GiB"),
+      llvm::cl::init("")};
+  Option<std::string> deviceMemory{
+      *this, "device-memory",
+      llvm::cl::desc(
+          "limit on resident and peak bytes together, such as 80GiB"),
+      llvm::cl::init("")};
+  Option<std::string> ops{*this, "ops", llvm::cl::desc("the list of op-list"),
+                          llvm::cl::init("")};
+  Option<std::string> fuse{*this, "fuse", llvm::cl::desc("default or none"),
+                           llvm::cl::init("default")};
 };
 
-/// The phase whose passes have run on `module` already: `Planned` or `Placed`, or nothing for IR still to be planned.
+/// The phase whose passes have run on `module` already: `Planned` or `Placed`,
+/// or nothing for IR still to be planned.
 std::optional<Phase> getPlannedPhase(ModuleOp module);
 
-/// Adds the passes after `done` (none have run where it is empty) up to the end of `last` to `manager`. Planned IR
-/// names its target itself, so the options then say nothing.
-void buildCompilePipeline(OpPassManager &manager, const CompileOptions &options, Phase last,
-                          std::optional<Phase> done = std::nullopt);
+/// Adds the passes after `done` (none have run where it is empty) up to the end
+/// of `last` to `manager`. Planned IR names its target itself, so the options
+/// then say nothing.
+void buildCompilePipeline(OpPassManager &manager, const CompileOptions &options,
+                          Phase last, std::optional<Phase> done = std::nullopt);
 
 /// Registers `fp8-compile`, which runs to `placed`.
 void registerPipelines();

@@ -15,9 +15,10 @@
 
 namespace mlir::fp8 {
 
-/// The bytes of `text`: a number, with a fraction only before a unit, and optionally B, KiB, MiB, GiB, TiB (powers of
-/// 1024) or KB, MB, GB, TB (powers of 1000). Nothing for anything else, for a negative number and for what does not
-/// fit in 63 bits.
+/// The bytes of `text`: a number, with a fraction only before a unit, and
+/// optionally B, KiB, MiB, GiB, TiB (powers of 1024) or KB, MB, GB, TB (powers
+/// of 1000). Nothing for anything else, for a negative number and for what does
+/// not fit in 63 bits.
 std::optional<int64_t> parseByteSize(StringRef text);
 
 } // namespace mlir::fp8

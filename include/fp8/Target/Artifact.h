@@ -1,4 +1,4 @@
-//===- Artifact.h - the file that the runtime executes ---*- C++ -*-===//
+//===- Artifact.h - the file that the runtime executes ----------*- C++ -*-===//
 //
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //

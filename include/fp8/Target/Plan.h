@@ -14,8 +14,8 @@
 
 namespace mlir::fp8 {
 
-/// Writes the plan of every function of `module` as JSON (`docs/plan.md` lists the keys). Fails with an error where
-/// the IR is not placed.
+/// Writes the plan of every function of `module` as JSON (`docs/plan.md` lists
+/// the keys). Fails with an error where the IR is not placed.
 LogicalResult writePlan(ModuleOp module, raw_ostream &os);
 
 /// Writes the plan as text for a terminal.

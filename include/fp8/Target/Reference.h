@@ -1,4 +1,4 @@
-//===- Reference.h - the reference interpreter ---*- C++ -*-===//
+//===- Reference.h - the reference interpreter ------------------*- C++ -*-===//
 //
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //

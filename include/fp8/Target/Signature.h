@@ -1,4 +1,4 @@
-//===- Signature.h - what a function takes and gives ---*- C++ -*-===//
+//===- Signature.h - what a function takes and gives ------------*- C++ -*-===//
 //
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //

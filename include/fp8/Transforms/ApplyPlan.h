@@ -14,11 +14,13 @@
 
 namespace mlir::fp8 {
 
-/// Makes the residuals of `program` explicit in its step and clones what it recomputes into the backward region, each
-/// clone reading kept values and arguments through an `fp8.remat_barrier`.
+/// Makes the residuals of `program` explicit in its step and clones what it
+/// recomputes into the backward region, each clone reading kept values and
+/// arguments through an `fp8.remat_barrier`.
 void applySelection(const PlanGraph &graph, const Program &program);
 
-/// Replaces the ops of the program by `fp8.kernel` ops in the order of `kernels`.
+/// Replaces the ops of the program by `fp8.kernel` ops in the order of
+/// `kernels`.
 void applyKernels(const KernelGraph &kernels);
 
 /// Moves the kernels of the program, each an op of its own, into `order`.

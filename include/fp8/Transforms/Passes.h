@@ -1,4 +1,4 @@
-//===- Passes.h - passes and pipeline of fp8-opt ---*- C++ -*-===//
+//===- Passes.h - passes and pipeline of fp8-opt ----------------*- C++ -*-===//
 //
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //

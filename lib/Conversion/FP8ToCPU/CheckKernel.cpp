@@ -1,4 +1,4 @@
-//===- CheckKernel.cpp - what the CPU lowering accepts ---*- C++ -*-===//
+//===- CheckKernel.cpp - what the CPU lowering accepts ----------*- C++ -*-===//
 //
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- EvaluateOps.cpp - what each op inside a kernel computes ---*- C++
-//-*-===//
+//===- EvaluateOps.cpp - what each op inside a kernel computes --*- C++ -*-===//
 //
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- Evaluator.cpp - values of a loop kernel at symbolic indices ---*- C++
-//-*-===//
+//===- Evaluator.cpp --------------------------------------------*- C++ -*-===//
 //
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- KernelSchedule.cpp - in which loops a kernel's values are made ---*- C++
-//-*-===//
+//===- KernelSchedule.cpp ---------------------------------------*- C++ -*-===//
 //
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //

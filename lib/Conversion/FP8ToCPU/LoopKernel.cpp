@@ -1,4 +1,4 @@
-//===- LoopKernel.cpp - the loops of a loop kernel ---*- C++ -*-===//
+//===- LoopKernel.cpp - the loops of a loop kernel --------------*- C++ -*-===//
 //
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //

@@ -1,4 +1,4 @@
-//===- LoopReductions.cpp - maxima and sums in a loop kernel ---*- C++ -*-===//
+//===- LoopReductions.cpp - maxima and sums in a loop kernel ----*- C++ -*-===//
 //
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //

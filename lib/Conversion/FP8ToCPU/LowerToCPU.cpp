@@ -1,4 +1,4 @@
-//===- LowerToCPU.cpp - fp8-lower-to-cpu ---*- C++ -*-===//
+//===- LowerToCPU.cpp - fp8-lower-to-cpu ------------------------*- C++ -*-===//
 //
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //

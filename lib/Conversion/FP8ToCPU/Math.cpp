@@ -1,4 +1,4 @@
-//===- Math.cpp - elementary functions as LLVM-ready ops ---*- C++ -*-===//
+//===- Math.cpp - elementary functions as LLVM-ready ops --------*- C++ -*-===//
 //
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //

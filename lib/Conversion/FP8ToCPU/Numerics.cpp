@@ -1,4 +1,4 @@
-//===- Numerics.cpp - number formats as LLVM-ready ops ---*- C++ -*-===//
+//===- Numerics.cpp - number formats as LLVM-ready ops ----------*- C++ -*-===//
 //
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //

@@ -1,4 +1,4 @@
-//===- StateKernel.cpp - amax histories and their scales ---*- C++ -*-===//
+//===- StateKernel.cpp - amax histories and their scales --------*- C++ -*-===//
 //
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //

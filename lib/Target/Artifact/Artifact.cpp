@@ -1,5 +1,4 @@
-//===- Artifact.cpp - writes the file that the runtime executes ---*- C++
-//-*-===//
+//===- Artifact.cpp - writes the file that the runtime executes -*- C++ -*-===//
 //
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- Manifest.cpp - signatures, buffers and commands of a program ---*- C++
-//-*-===//
+//===- Manifest.cpp ---------------------------------------------*- C++ -*-===//
 //
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //

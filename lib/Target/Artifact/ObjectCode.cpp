@@ -1,4 +1,4 @@
-//===- ObjectCode.cpp - kernels as a shared object ---*- C++ -*-===//
+//===- ObjectCode.cpp - kernels as a shared object --------------*- C++ -*-===//
 //
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //

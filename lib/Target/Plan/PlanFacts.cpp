@@ -16,7 +16,8 @@ using namespace mlir::fp8;
 FailureOr<PlanFacts> PlanFacts::read(func::FuncOp func, const Target &target) {
   auto arena = func->getAttrOfType<IntegerAttr>(kArenaBytesAttr);
   if (!arena)
-    return func.emitError("expected placed IR, but got no '") << kArenaBytesAttr << "'; run 'fp8-place' first";
+    return func.emitError("expected placed IR, but got no '")
+           << kArenaBytesAttr << "'; run 'fp8-place' first";
   FailureOr<PlannedProgram> planned = PlannedProgram::read(func, target);
   if (failed(planned))
     return failure();
@@ -33,9 +34,12 @@ FailureOr<PlanFacts> PlanFacts::read(func::FuncOp func, const Target &target) {
   ValueNames names(func);
   for (auto [index, kernel] : llvm::enumerate(kernels.kernels)) {
     Operation *op = facts.planned.getOp(index);
-    facts.kernelNames.push_back(op->getNumResults() ? names.getName(op->getResult(0)) : std::string());
-    if (auto kernelOp = dyn_cast<KernelOp>(op); kernelOp && facts.kernelNames.back().empty())
-      facts.kernelNames.back() = kernelOp.getBody().front().front().getName().getStringRef().str();
+    facts.kernelNames.push_back(
+        op->getNumResults() ? names.getName(op->getResult(0)) : std::string());
+    if (auto kernelOp = dyn_cast<KernelOp>(op);
+        kernelOp && facts.kernelNames.back().empty())
+      facts.kernelNames.back() =
+          kernelOp.getBody().front().front().getName().getStringRef().str();
   }
 
   // Residuals, in the order of the step, with the record's words for each.
@@ -54,7 +58,8 @@ FailureOr<PlanFacts> PlanFacts::read(func::FuncOp func, const Target &target) {
     }
   }
 
-  int numKernels = kernels.kernels.size(), end = numKernels - 1, firstBackward = kernels.firstBackward;
+  int numKernels = kernels.kernels.size(), end = numKernels - 1,
+      firstBackward = kernels.firstBackward;
   std::vector<int64_t> transient(numKernels + 1, 0), naive(numKernels + 1, 0);
   int peak = facts.planned.peak.peakKernel;
   for (auto [root, range] : llvm::enumerate(facts.planned.ranges)) {
@@ -75,17 +80,26 @@ FailureOr<PlanFacts> PlanFacts::read(func::FuncOp func, const Target &target) {
     if (!value.escapes)
       facts.frees.push_back({name, value.bytes, range.second, regionEnd});
     if (range.first <= peak && peak <= range.second)
-      facts.liveAtPeak.push_back({name, value.bytes, value.escapes ? "result" : crosses ? "residual" : "local"});
+      facts.liveAtPeak.push_back({name, value.bytes,
+                                  value.escapes ? "result"
+                                  : crosses     ? "residual"
+                                                : "local"});
   }
-  llvm::stable_sort(facts.frees, [](const Free &a, const Free &b) { return a.after < b.after; });
+  llvm::stable_sort(facts.frees, [](const Free &a, const Free &b) {
+    return a.after < b.after;
+  });
   if (peak >= 0 && kernels.kernels[peak].workspace)
-    facts.liveAtPeak.push_back({facts.kernelNames[peak], kernels.kernels[peak].workspace, "workspace"});
-  llvm::stable_sort(facts.liveAtPeak, [](const Live &a, const Live &b) { return a.bytes > b.bytes; });
+    facts.liveAtPeak.push_back({facts.kernelNames[peak],
+                                kernels.kernels[peak].workspace, "workspace"});
+  llvm::stable_sort(facts.liveAtPeak, [](const Live &a, const Live &b) {
+    return a.bytes > b.bytes;
+  });
   int64_t transientLive = 0, naiveLive = 0;
   for (auto [index, kernel] : llvm::enumerate(kernels.kernels)) {
     transientLive += transient[index];
     naiveLive += naive[index];
-    facts.transientBytes = std::max(facts.transientBytes, transientLive + kernel.workspace);
+    facts.transientBytes =
+        std::max(facts.transientBytes, transientLive + kernel.workspace);
     facts.naivePeak = std::max(facts.naivePeak, naiveLive + kernel.workspace);
   }
   return facts;

@@ -21,7 +21,8 @@ struct PlanFacts {
   const Target *target = nullptr;
   int64_t arenaBytes = 0, savedBytes = 0, transientBytes = 0, ioBytes = 0;
   double stepSeconds = 0;
-  std::vector<std::string> kernelNames; ///< per kernel, the name of its first result, else of its op
+  std::vector<std::string>
+      kernelNames; ///< per kernel, the name of its first result, else of its op
 
   struct Saved {
     SavedDecision decision;
@@ -43,13 +44,15 @@ struct PlanFacts {
   };
   std::vector<Free> frees; ///< in program order
 
-  /// The peak if every value were freed only at the end of the region that frees it.
+  /// The peak if every value were freed only at the end of the region that
+  /// frees it.
   int64_t naivePeak = 0;
 
   static FailureOr<PlanFacts> read(func::FuncOp func, const Target &target);
 };
 
-/// The functions with a body, the step before `end_of_step`; each with its facts.
+/// The functions with a body, the step before `end_of_step`; each with its
+/// facts.
 FailureOr<std::vector<PlanFacts>> readPlanFacts(ModuleOp module);
 
 } // namespace mlir::fp8

@@ -16,44 +16,54 @@ using namespace mlir;
 using namespace mlir::fp8;
 
 /// Microseconds, to a picosecond, so that equal plans print equal numbers.
-static llvm::json::Value microseconds(double seconds) { return std::round(seconds * 1e12) / 1e6; }
+static llvm::json::Value microseconds(double seconds) {
+  return std::round(seconds * 1e12) / 1e6;
+}
 
 /// Bytes as one arena slot takes them.
 static int64_t roundToSlot(int64_t bytes) { return (bytes + 255) / 256 * 256; }
 
 static llvm::json::Array getSegments(const PlanFacts &facts) {
   auto segment = [](StringRef name, StringRef lifetime, int64_t bytes) {
-    return llvm::json::Object{
-        {"name", name}, {"lifetime", lifetime}, {"bytes", bytes}, {"arena_bytes", roundToSlot(bytes)}};
+    return llvm::json::Object{{"name", name},
+                              {"lifetime", lifetime},
+                              {"bytes", bytes},
+                              {"arena_bytes", roundToSlot(bytes)}};
   };
-  // One arena for the whole step; `step` and `deferred` hold nothing until a plan is split.
-  return llvm::json::Array{segment("step", "all microbatches", 0),
-                           segment("saved", "forward to backward of one microbatch", facts.savedBytes),
-                           segment("deferred", "until a deferred weight gradient", 0),
-                           segment("transient", "within one region", facts.transientBytes),
-                           segment("io", "until the caller has read it", facts.ioBytes)};
+  // One arena for the whole step; `step` and `deferred` hold nothing until a
+  // plan is split.
+  return llvm::json::Array{
+      segment("step", "all microbatches", 0),
+      segment("saved", "forward to backward of one microbatch",
+              facts.savedBytes),
+      segment("deferred", "until a deferred weight gradient", 0),
+      segment("transient", "within one region", facts.transientBytes),
+      segment("io", "until the caller has read it", facts.ioBytes)};
 }
 
 static llvm::json::Object describe(const PlanFacts &facts) {
   const PeakInfo &peak = facts.planned.peak;
-  llvm::json::Object plan{{"function", facts.function},
-                          {"policy", facts.decisions.policy},
-                          {"peak_bytes", peak.peak},
-                          {"arena_bytes", facts.arenaBytes},
-                          {"saved_bytes", facts.savedBytes},
-                          {"transient_bytes", facts.transientBytes},
-                          {"resident_bytes", facts.planned.graph->getResidentBytes()},
-                          {"device_bytes", nullptr},
-                          {"device_bytes_reason", "the target has no measured overhead of context and libraries"},
-                          {"segments", getSegments(facts)},
-                          {"step_us", microseconds(facts.stepSeconds)},
-                          {"recompute_us", microseconds(facts.decisions.recomputeSeconds)},
-                          {"gap_pct", nullptr},
-                          {"gap_reason", "no lower bound on the step time is proved yet"},
-                          {"lossy", llvm::json::Array()}};
+  llvm::json::Object plan{
+      {"function", facts.function},
+      {"policy", facts.decisions.policy},
+      {"peak_bytes", peak.peak},
+      {"arena_bytes", facts.arenaBytes},
+      {"saved_bytes", facts.savedBytes},
+      {"transient_bytes", facts.transientBytes},
+      {"resident_bytes", facts.planned.graph->getResidentBytes()},
+      {"device_bytes", nullptr},
+      {"device_bytes_reason",
+       "the target has no measured overhead of context and libraries"},
+      {"segments", getSegments(facts)},
+      {"step_us", microseconds(facts.stepSeconds)},
+      {"recompute_us", microseconds(facts.decisions.recomputeSeconds)},
+      {"gap_pct", nullptr},
+      {"gap_reason", "no lower bound on the step time is proved yet"},
+      {"lossy", llvm::json::Array()}};
   // What only fp8-select-saved finds out, where it has not run.
   if (facts.decisions.policy.empty()) {
-    constexpr StringLiteral kReason = "fp8-select-saved has not run on this function";
+    constexpr StringLiteral kReason =
+        "fp8-select-saved has not run on this function";
     plan["min_feasible_peak_bytes"] = nullptr;
     plan["min_feasible_peak_reason"] = kReason;
     plan["lower_bound_bytes"] = nullptr;
@@ -73,26 +83,32 @@ static llvm::json::Object describe(const PlanFacts &facts) {
                                        {"form", entry.decision.form},
                                        {"why", entry.decision.why}});
   for (const RecomputedDecision &entry : facts.decisions.recomputed)
-    recomputed.push_back(llvm::json::Object{{"value", entry.value},
-                                            {"op", entry.op},
-                                            {"times", entry.times},
-                                            {"cost_us", microseconds(entry.seconds)},
-                                            {"why", entry.why}});
+    recomputed.push_back(
+        llvm::json::Object{{"value", entry.value},
+                           {"op", entry.op},
+                           {"times", entry.times},
+                           {"cost_us", microseconds(entry.seconds)},
+                           {"why", entry.why}});
   for (const PlanFacts::Free &entry : facts.frees)
-    frees.push_back(llvm::json::Object{{"value", entry.name},
-                                       {"bytes", entry.bytes},
-                                       {"after", facts.kernelNames[entry.after]},
-                                       {"naive_after", facts.kernelNames[entry.naiveAfter]}});
+    frees.push_back(llvm::json::Object{
+        {"value", entry.name},
+        {"bytes", entry.bytes},
+        {"after", facts.kernelNames[entry.after]},
+        {"naive_after", facts.kernelNames[entry.naiveAfter]}});
   for (auto [index, bytes] : llvm::enumerate(peak.live))
-    timeline.push_back(llvm::json::Object{{"op", facts.kernelNames[index]}, {"live_bytes", bytes}});
+    timeline.push_back(llvm::json::Object{{"op", facts.kernelNames[index]},
+                                          {"live_bytes", bytes}});
   for (const PlanFacts::Live &entry : facts.liveAtPeak)
-    live.push_back(llvm::json::Object{{"value", entry.name}, {"bytes", entry.bytes}, {"kind", entry.kind}});
+    live.push_back(llvm::json::Object{
+        {"value", entry.name}, {"bytes", entry.bytes}, {"kind", entry.kind}});
   plan["saved"] = std::move(saved);
   plan["recomputed"] = std::move(recomputed);
   plan["frees"] = std::move(frees);
   plan["timeline"] = std::move(timeline);
   plan["peak_at"] = llvm::json::Object{
-      {"op", peak.peakKernel < 0 ? llvm::json::Value(nullptr) : llvm::json::Value(facts.kernelNames[peak.peakKernel])},
+      {"op", peak.peakKernel < 0
+                 ? llvm::json::Value(nullptr)
+                 : llvm::json::Value(facts.kernelNames[peak.peakKernel])},
       {"live", std::move(live)}};
   return plan;
 }
@@ -102,7 +118,8 @@ LogicalResult mlir::fp8::writePlan(ModuleOp module, raw_ostream &os) {
   if (failed(all))
     return failure();
   if (all->empty())
-    return module.emitError("expected a function with a body to plan, but the module has none");
+    return module.emitError(
+        "expected a function with a body to plan, but the module has none");
   llvm::json::Object root = describe(all->front());
   root["schema"] = "fp8opt-plan-1";
   root["target"] = all->front().target->name;

@@ -16,49 +16,63 @@ using namespace mlir;
 using namespace mlir::fp8;
 
 static std::string padLeft(StringRef text, size_t width) {
-  return std::string(text.size() < width ? width - text.size() : 0, ' ') + text.str();
+  return std::string(text.size() < width ? width - text.size() : 0, ' ') +
+         text.str();
 }
 
-static void printLine(raw_ostream &os, StringRef label, int64_t bytes, const Twine &note = "") {
+static void printLine(raw_ostream &os, StringRef label, int64_t bytes,
+                      const Twine &note = "") {
   std::string tail = note.str();
-  os << "  " << llvm::left_justify(label, 22) << padLeft(formatBytes(bytes), 20) << (tail.empty() ? "" : "   ") << tail
-     << '\n';
+  os << "  " << llvm::left_justify(label, 22) << padLeft(formatBytes(bytes), 20)
+     << (tail.empty() ? "" : "   ") << tail << '\n';
 }
 
 static void writeFunction(const PlanFacts &facts, raw_ostream &os) {
   const PeakInfo &peak = facts.planned.peak;
   os << "@" << facts.function << " on " << facts.target->name
-     << (facts.target->calibrated ? "" : " (rates not calibrated on the device)");
+     << (facts.target->calibrated ? ""
+                                  : " (rates not calibrated on the device)");
   if (!facts.decisions.policy.empty())
     os << ", policy " << facts.decisions.policy;
   os << "\n\n";
   printLine(os, "peak", peak.peak,
-            peak.peakKernel < 0 ? Twine() : "at " + Twine(facts.kernelNames[peak.peakKernel]));
+            peak.peakKernel < 0
+                ? Twine()
+                : "at " + Twine(facts.kernelNames[peak.peakKernel]));
   if (!facts.decisions.policy.empty())
     printLine(os, "smallest feasible peak", facts.decisions.minFeasiblePeak);
   if (!facts.decisions.boundKind.empty())
-    printLine(os, "no plan is below", facts.decisions.lowerBound, "bound: " + Twine(facts.decisions.boundKind));
+    printLine(os, "no plan is below", facts.decisions.lowerBound,
+              "bound: " + Twine(facts.decisions.boundKind));
   printLine(os, "arena", facts.arenaBytes, "one allocation, slots of 256 B");
-  printLine(os, "resident", facts.planned.graph->getResidentBytes(), "arguments and parameters, not in the peak");
-  printLine(os, "kept for backward", facts.savedBytes, Twine(facts.saved.size()) + " values");
-  os << llvm::formatv("  {0,-22}{1,17:F3} ms\n", "step, estimated", facts.stepSeconds * 1e3);
-  os << llvm::formatv("  {0,-22}{1,17:F3} ms\n", "of that recompute", facts.decisions.recomputeSeconds * 1e3);
+  printLine(os, "resident", facts.planned.graph->getResidentBytes(),
+            "arguments and parameters, not in the peak");
+  printLine(os, "kept for backward", facts.savedBytes,
+            Twine(facts.saved.size()) + " values");
+  os << llvm::formatv("  {0,-22}{1,17:F3} ms\n", "step, estimated",
+                      facts.stepSeconds * 1e3);
+  os << llvm::formatv("  {0,-22}{1,17:F3} ms\n", "of that recompute",
+                      facts.decisions.recomputeSeconds * 1e3);
 
   os << "\nLive at the peak\n";
   for (const PlanFacts::Live &entry : facts.liveAtPeak)
-    os << padLeft(formatBytes(entry.bytes), 20) << "  " << llvm::left_justify(entry.kind, 10) << entry.name << '\n';
+    os << padLeft(formatBytes(entry.bytes), 20) << "  "
+       << llvm::left_justify(entry.kind, 10) << entry.name << '\n';
 
   if (!facts.saved.empty())
     os << "\nKept for backward\n";
   for (const PlanFacts::Saved &entry : facts.saved)
-    os << padLeft(formatBytes(entry.bytes), 20) << "  " << entry.decision.value << " (" << entry.decision.op << ", "
-       << entry.decision.form << ")\n" << std::string(22, ' ') << entry.decision.why << '\n';
+    os << padLeft(formatBytes(entry.bytes), 20) << "  " << entry.decision.value
+       << " (" << entry.decision.op << ", " << entry.decision.form << ")\n"
+       << std::string(22, ' ') << entry.decision.why << '\n';
 
   if (!facts.decisions.recomputed.empty())
     os << "\nComputed again in backward\n";
   for (const RecomputedDecision &entry : facts.decisions.recomputed)
-    os << llvm::formatv("{0,17:F3} us  ", entry.seconds * 1e6) << entry.value << " (" << entry.op << ", "
-       << entry.times << (entry.times == 1 ? " time" : " times") << ")\n" << std::string(22, ' ') << entry.why << '\n';
+    os << llvm::formatv("{0,17:F3} us  ", entry.seconds * 1e6) << entry.value
+       << " (" << entry.op << ", " << entry.times
+       << (entry.times == 1 ? " time" : " times") << ")\n"
+       << std::string(22, ' ') << entry.why << '\n';
 
   int64_t early = 0, count = 0;
   for (const PlanFacts::Free &entry : facts.frees)
@@ -66,10 +80,12 @@ static void writeFunction(const PlanFacts &facts, raw_ostream &os) {
       early += entry.bytes;
       ++count;
     }
-  os << "\nFreed early: " << count << " of " << facts.frees.size() << " values, " << formatBytes(early)
+  os << "\nFreed early: " << count << " of " << facts.frees.size()
+     << " values, " << formatBytes(early)
      << ", before the end of their region\n";
   printLine(os, "peak if freed at end", facts.naivePeak,
-            "early frees save " + Twine(formatBytes(facts.naivePeak - peak.peak)));
+            "early frees save " +
+                Twine(formatBytes(facts.naivePeak - peak.peak)));
 }
 
 LogicalResult mlir::fp8::writeReport(ModuleOp module, raw_ostream &os) {
@@ -77,7 +93,8 @@ LogicalResult mlir::fp8::writeReport(ModuleOp module, raw_ostream &os) {
   if (failed(all))
     return failure();
   if (all->empty())
-    return module.emitError("expected a function with a body to plan, but the module has none");
+    return module.emitError(
+        "expected a function with a body to plan, but the module has none");
   for (auto [index, facts] : llvm::enumerate(*all)) {
     os << (index ? "\n" : "");
     writeFunction(facts, os);

@@ -1,5 +1,4 @@
-//===- Elementary.h - exp, log, tanh, erf and rsqrt of the reference ---*- C++
-//-*-===//
+//===- Elementary.h ---------------------------------------------*- C++ -*-===//
 //
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //

@@ -1,4 +1,4 @@
-//===- Evaluate.cpp - single ops of the reference ---*- C++ -*-===//
+//===- Evaluate.cpp - single ops of the reference ---------------*- C++ -*-===//
 //
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //

@@ -1,4 +1,4 @@
-//===- Evaluate.h - single ops of the reference ---*- C++ -*-===//
+//===- Evaluate.h - single ops of the reference -----------------*- C++ -*-===//
 //
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //

@@ -1,4 +1,4 @@
-//===- Formats.cpp - encodings of the reference ---*- C++ -*-===//
+//===- Formats.cpp - encodings of the reference -----------------*- C++ -*-===//
 //
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //

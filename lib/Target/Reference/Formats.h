@@ -1,4 +1,4 @@
-//===- Formats.h - encodings of the reference ---*- C++ -*-===//
+//===- Formats.h - encodings of the reference -------------------*- C++ -*-===//
 //
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //

@@ -1,4 +1,4 @@
-//===- Interpreter.cpp - the reference interpreter ---*- C++ -*-===//
+//===- Interpreter.cpp - the reference interpreter --------------*- C++ -*-===//
 //
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //

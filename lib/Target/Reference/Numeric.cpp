@@ -1,5 +1,4 @@
-//===- Numeric.cpp - sums, maxima, scales and matmuls of the reference ---*- C++
-//-*-===//
+//===- Numeric.cpp ----------------------------------------------*- C++ -*-===//
 //
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //

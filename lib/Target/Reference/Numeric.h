@@ -1,5 +1,4 @@
-//===- Numeric.h - sums, maxima, scales and matmuls of the reference ---*- C++
-//-*-===//
+//===- Numeric.h ------------------------------------------------*- C++ -*-===//
 //
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- WriteReference.cpp - outputs of a program on seeded inputs ---*- C++
-//-*-===//
+//===- WriteReference.cpp ---------------------------------------*- C++ -*-===//
 //
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //

@@ -1,4 +1,4 @@
-//===- Signature.cpp - what a function takes and gives ---*- C++ -*-===//
+//===- Signature.cpp - what a function takes and gives ----------*- C++ -*-===//
 //
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- Target.cpp - rates and sizes of the machines we plan for ---*- C++
-//-*-===//
+//===- Target.cpp - rates and sizes of the machines we plan for -*- C++ -*-===//
 //
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //

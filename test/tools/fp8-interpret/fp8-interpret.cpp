@@ -1,5 +1,4 @@
-//===- fp8-interpret.cpp - the reference interpreter on given data ---*- C++
-//-*-===//
+//===- fp8-interpret.cpp ----------------------------------------*- C++ -*-===//
 //
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
@@ -9,8 +8,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "fp8/Interfaces/ExternalModels.h"
 #include "fp8/Dialect/FP8/IR/FP8.h"
+#include "fp8/Interfaces/ExternalModels.h"
 #include "fp8/Target/Reference.h"
 
 #include "fp8rt/Container.h"

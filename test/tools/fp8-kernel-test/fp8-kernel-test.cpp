@@ -1,5 +1,4 @@
-//===- fp8-kernel-test.cpp - compiled kernels against the interpreter ---*- C++
-//-*-===//
+//===- fp8-kernel-test.cpp --------------------------------------*- C++ -*-===//
 //
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
@@ -14,8 +13,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "fp8/Interfaces/ExternalModels.h"
 #include "fp8/Dialect/FP8/IR/FP8.h"
+#include "fp8/Interfaces/ExternalModels.h"
 #include "fp8/Target/Artifact.h"
 #include "fp8/Target/Reference.h"
 #include "fp8/Target/Signature.h"

@@ -48,9 +48,11 @@ struct Outcome {
 class GraphTest {
 public:
   GraphTest(std::string file, uint64_t seed, DialectRegistry &registry)
-      : file(std::move(file)), seed(seed), context(registry, MLIRContext::Threading::DISABLED) {}
+      : file(std::move(file)), seed(seed),
+        context(registry, MLIRContext::Threading::DISABLED) {}
 
-  /// Runs the whole test of one program; returns false after printing what failed.
+  /// Runs the whole test of one program; returns false after printing what
+  /// failed.
   bool run();
 
   int plans = 0, runs = 0;
@@ -73,7 +75,8 @@ private:
 
 OwningOpRef<ModuleOp> GraphTest::compile(StringRef options, Phase phase) {
   OwningOpRef<ModuleOp> module(cast<ModuleOp>(joint.get()->clone()));
-  std::unique_ptr<CompileOptions> parsed = CompileOptions::createFromString(options);
+  std::unique_ptr<CompileOptions> parsed =
+      CompileOptions::createFromString(options);
   PassManager manager(&context);
   buildCompilePipeline(manager, *parsed, phase);
   return succeeded(manager.run(*module)) ? std::move(module) : nullptr;
@@ -102,9 +105,11 @@ bool GraphTest::execute(StringRef options, int64_t planned) {
     for (const std::string &fault : results.faults)
       good = fail(options + (dynamic ? ", dynamic: " : ", planned: ") + fault);
     if (static_cast<int64_t>(results.measuredPeakBytes) != planned)
-      good = fail(options + ": measured " + Twine(results.measuredPeakBytes) + " but planned " + Twine(planned));
+      good = fail(options + ": measured " + Twine(results.measuredPeakBytes) +
+                  " but planned " + Twine(planned));
     fp8run::Comparison comparison;
-    if (!fp8run::compareWithReference(reference.str().str(), run, results.outputs, comparison, message))
+    if (!fp8run::compareWithReference(reference.str().str(), run,
+                                      results.outputs, comparison, message))
       good = fail(options + ": " + message);
     else if (!comparison.firstDifference.empty())
       good = fail(options + ": " + comparison.firstDifference);
@@ -134,14 +139,16 @@ bool GraphTest::check(StringRef options, Outcome &outcome) {
   int64_t arena = *root.getInteger("arena_bytes");
   int64_t live = root.getObject("peak_at")->getArray("live")->size();
   if (arena > 1.05 * outcome.peak + 256 * live)
-    return fail(options + ": arena " + Twine(arena) + " over a peak of " + Twine(outcome.peak));
+    return fail(options + ": arena " + Twine(arena) + " over a peak of " +
+                Twine(outcome.peak));
   if (failed(writeArtifact(*module, text, artifact)))
     return fail(options + ": has no artifact");
   return execute(options, outcome.peak);
 }
 
 bool GraphTest::run() {
-  OwningOpRef<ModuleOp> source = parseSourceFile<ModuleOp>(file, ParserConfig(&context));
+  OwningOpRef<ModuleOp> source =
+      parseSourceFile<ModuleOp>(file, ParserConfig(&context));
   if (!source)
     return fail("does not parse");
   joint = std::move(source);
@@ -149,7 +156,8 @@ bool GraphTest::run() {
   if (!joint)
     return fail("has no joint graph");
 
-  StringRef folder = llvm::sys::path::parent_path(file), stem = llvm::sys::path::stem(file);
+  StringRef folder = llvm::sys::path::parent_path(file),
+            stem = llvm::sys::path::stem(file);
   llvm::sys::path::append(outputs, folder, "out", stem);
   if (std::error_code code = llvm::sys::fs::create_directories(outputs))
     return fail("cannot make " + outputs + ": " + code.message());
@@ -163,7 +171,8 @@ bool GraphTest::run() {
 
   bool good = true;
   Outcome automatic, minCut, outcome;
-  for (StringRef policy : {"save-all", "recompute-all", "op-list", "min-cut", "auto"})
+  for (StringRef policy :
+       {"save-all", "recompute-all", "op-list", "min-cut", "auto"})
     for (StringRef fuse : {"default", "none"}) {
       good &= check(("policy=" + policy + " fuse=" + fuse).str(), outcome);
       if (fuse == "default" && policy == "auto")
@@ -182,9 +191,11 @@ bool GraphTest::run() {
       continue;
     }
     if (outcome.peak > budget)
-      good = fail("peak " + Twine(outcome.peak) + " over a budget of " + Twine(budget));
+      good = fail("peak " + Twine(outcome.peak) + " over a budget of " +
+                  Twine(budget));
     if (outcome.peak > last)
-      good = fail("the peak rises from " + Twine(last) + " to " + Twine(outcome.peak) + " as the budget falls to " +
+      good = fail("the peak rises from " + Twine(last) + " to " +
+                  Twine(outcome.peak) + " as the budget falls to " +
                   Twine(budget));
     last = outcome.peak;
   }
@@ -198,7 +209,8 @@ bool GraphTest::run() {
 int main(int argc, char **argv) {
   llvm::InitLLVM initialise(argc, argv);
   uint64_t seed = 0;
-  if (argc < 2 || argc > 3 || (argc == 3 && StringRef(argv[2]).getAsInteger(10, seed))) {
+  if (argc < 2 || argc > 3 ||
+      (argc == 3 && StringRef(argv[2]).getAsInteger(10, seed))) {
     llvm::errs() << "error: usage: fp8-test-graphs FOLDER [seed]\n";
     return 1;
   }
@@ -207,7 +219,8 @@ int main(int argc, char **argv) {
 
   std::vector<std::string> files;
   std::error_code code;
-  for (llvm::sys::fs::directory_iterator it(argv[1], code), end; it != end && !code; it.increment(code))
+  for (llvm::sys::fs::directory_iterator it(argv[1], code), end;
+       it != end && !code; it.increment(code))
     if (StringRef(it->path()).ends_with(".mlir"))
       files.push_back(it->path());
   if (code || files.empty()) {
@@ -222,6 +235,7 @@ int main(int argc, char **argv) {
     plans += test.plans;
     runs += test.runs;
   }
-  llvm::outs() << files.size() << " programs, " << plans << " plans, " << runs << " runs, " << failures << " failed\n";
+  llvm::outs() << files.size() << " programs, " << plans << " plans, " << runs
+               << " runs, " << failures << " failed\n";
   return failures != 0;
 }

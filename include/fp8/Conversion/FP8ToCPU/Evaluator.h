@@ -1,5 +1,4 @@
-//===- Evaluator.h - values of a loop kernel at symbolic indices ---*- C++
-//-*-===//
+//===- Evaluator.h ----------------------------------------------*- C++ -*-===//
 //
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //

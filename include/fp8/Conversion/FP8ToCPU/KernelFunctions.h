@@ -1,5 +1,4 @@
-//===- KernelFunctions.h - functions for loop and state kernels ---*- C++
-//-*-===//
+//===- KernelFunctions.h - functions for loop and state kernels -*- C++ -*-===//
 //
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //

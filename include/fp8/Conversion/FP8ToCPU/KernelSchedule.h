@@ -1,5 +1,4 @@
-//===- KernelSchedule.h - in which loops a kernel's values are made ---*- C++
-//-*-===//
+//===- KernelSchedule.h -----------------------------------------*- C++ -*-===//
 //
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //

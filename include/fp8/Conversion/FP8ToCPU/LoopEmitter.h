@@ -1,4 +1,4 @@
-//===- LoopEmitter.h - the loops of one kernel ---*- C++ -*-===//
+//===- LoopEmitter.h - the loops of one kernel ------------------*- C++ -*-===//
 //
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //

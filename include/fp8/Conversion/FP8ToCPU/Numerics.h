@@ -1,5 +1,4 @@
-//===- Numerics.h - number formats and functions as LLVM-ready ops ---*- C++
-//-*-===//
+//===- Numerics.h -----------------------------------------------*- C++ -*-===//
 //
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //

@@ -1,4 +1,4 @@
-//===- FP8Adjoints.cpp - adjoints of the fp8 ops ---*- C++ -*-===//
+//===- FP8Adjoints.cpp - adjoints of the fp8 ops ----------------*- C++ -*-===//
 //
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //

@@ -1,4 +1,4 @@
-//===- FP8CastOps.cpp - amax, scales and casts ---*- C++ -*-===//
+//===- FP8CastOps.cpp - amax, scales and casts ------------------*- C++ -*-===//
 //
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- FP8CollectiveOps.cpp - collectives over a named grid axis ---*- C++
-//-*-===//
+//===- FP8CollectiveOps.cpp -------------------------------------*- C++ -*-===//
 //
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- FP8ComputeOps.cpp - matmul, reductions, broadcasts, opaque ---*- C++
-//-*-===//
+//===- FP8ComputeOps.cpp ----------------------------------------*- C++ -*-===//
 //
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //

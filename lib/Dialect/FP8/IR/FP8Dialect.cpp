@@ -1,4 +1,4 @@
-//===- FP8Dialect.cpp - the fp8 dialect ---*- C++ -*-===//
+//===- FP8Dialect.cpp - the fp8 dialect -------------------------*- C++ -*-===//
 //
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- FP8DialectAttrs.cpp - discardable attributes of the dialect ---*- C++
-//-*-===//
+//===- FP8DialectAttrs.cpp --------------------------------------*- C++ -*-===//
 //
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //

@@ -1,4 +1,4 @@
-//===- FP8LinearOps.cpp - linears with a recipe ---*- C++ -*-===//
+//===- FP8LinearOps.cpp - linears with a recipe -----------------*- C++ -*-===//
 //
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //

@@ -1,8 +1,9 @@
-//===- FP8Ops.cpp - registration of the fp8 ops ---*- C++ -*-===//
+//===- FP8Ops.cpp - registration of the fp8 ops -----------------*- C++ -*-===//
 //
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The generated definitions; verifiers and folders stand in the files of their family.
+// The generated definitions; verifiers and folders stand in the files of their
+// family.
 //
 //===----------------------------------------------------------------------===//
 

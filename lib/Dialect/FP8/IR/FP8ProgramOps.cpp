@@ -1,5 +1,4 @@
-//===- FP8ProgramOps.cpp - the step, the kernel and what a plan adds ---*- C++
-//-*-===//
+//===- FP8ProgramOps.cpp ----------------------------------------*- C++ -*-===//
 //
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //

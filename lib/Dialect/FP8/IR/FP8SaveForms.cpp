@@ -1,4 +1,4 @@
-//===- FP8SaveForms.cpp - the forms a residual may take ---*- C++ -*-===//
+//===- FP8SaveForms.cpp - the forms a residual may take ---------*- C++ -*-===//
 //
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //

@@ -1,4 +1,4 @@
-//===- FP8ViewOps.cpp - views and layout changes ---*- C++ -*-===//
+//===- FP8ViewOps.cpp - views and layout changes ----------------*- C++ -*-===//
 //
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- VerifyUtils.cpp - checks that several op families share ---*- C++
-//-*-===//
+//===- VerifyUtils.cpp - checks that several op families share --*- C++ -*-===//
 //
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //

@@ -1,4 +1,4 @@
-//===- VerifyUtils.h - checks that several op families share ---*- C++ -*-===//
+//===- VerifyUtils.h - checks that several op families share ----*- C++ -*-===//
 //
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- PrintSaveForms.cpp - SaveAlternativesInterface, as text ---*- C++
-//-*-===//
+//===- PrintSaveForms.cpp - SaveAlternativesInterface, as text --*- C++ -*-===//
 //
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
