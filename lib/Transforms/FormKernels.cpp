@@ -9,6 +9,7 @@
 #include "fp8/Analysis/Policies.h"
 #include "fp8/Transforms/ApplyPlan.h"
 #include "fp8/Transforms/Passes.h"
+#include "fp8/Transforms/Residuals.h"
 
 namespace mlir::fp8 {
 #define GEN_PASS_DEF_FP8FORMKERNELSPASS
@@ -36,6 +37,9 @@ struct FormKernelsPass : fp8::impl::FP8FormKernelsPassBase<FormKernelsPass> {
     for (auto func : getOperation().getOps<func::FuncOp>()) {
       if (func.isExternal())
         continue;
+      // What backward does not read is no buffer, so no kernel could give it.
+      for (StepOp step : func.getOps<StepOp>())
+        dropUnreadResiduals(step);
       FailureOr<PlanGraph> graph = PlanGraph::build(func, *target);
       if (failed(graph))
         return signalPassFailure();

@@ -67,3 +67,13 @@ void mlir::fp8::formResiduals(StepOp step) {
   }
   yield.getResidualsMutable().append(residuals);
 }
+
+void mlir::fp8::dropUnreadResiduals(StepOp step) {
+  Block &backward = step.getBackward().front();
+  MutableOperandRange residuals = step.getForwardYield().getResidualsMutable();
+  for (unsigned index = backward.getNumArguments(); index-- > 0;)
+    if (backward.getArgument(index).use_empty()) {
+      backward.eraseArgument(index);
+      residuals.erase(index);
+    }
+}

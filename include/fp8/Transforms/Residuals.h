@@ -24,6 +24,9 @@ void inlineResiduals(StepOp step);
 /// instead, so that a residual is neither.
 void formResiduals(StepOp step);
 
+/// Removes the residuals that the backward region does not read.
+void dropUnreadResiduals(StepOp step);
+
 } // namespace mlir::fp8
 
 #endif // FP8_TRANSFORMS_RESIDUALS_H

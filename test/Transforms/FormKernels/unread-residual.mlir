@@ -1,0 +1,19 @@
+// A residual that backward does not read is dropped. (It once was an op in no kernel, which the yield still used.)
+
+// RUN: fp8-opt %s --fp8-form-kernels | FileCheck %s
+
+// CHECK-LABEL: func.func @unread
+// CHECK: fp8.yield %{{[^ ]+}} residuals(%{{[^ ,]+}}) : tensor<8xf32> residuals(tensor<8xf32>)
+// CHECK-NEXT: } backward (%{{[^ ,]+}}: tensor<8xf32>) {
+func.func @unread(%x: tensor<8xf32>, %d: tensor<8xf32> {fp8.tangent}) -> (tensor<8xf32>, tensor<8xf32>) {
+  %y, %dx = fp8.step -> (tensor<8xf32>, tensor<8xf32>) forward {
+    %a = math.exp %x : tensor<8xf32>
+    %b = math.tanh %a : tensor<8xf32>
+    %c = arith.negf %b : tensor<8xf32>
+    fp8.yield %c residuals(%a, %b) : tensor<8xf32> residuals(tensor<8xf32>, tensor<8xf32>)
+  } backward (%ar: tensor<8xf32>, %br: tensor<8xf32>) {
+    %g = arith.mulf %d, %br : tensor<8xf32>
+    fp8.yield %g : tensor<8xf32>
+  }
+  return %y, %dx : tensor<8xf32>, tensor<8xf32>
+}
