@@ -31,9 +31,18 @@ static bool isCloned(Operation *op) {
          isa<PermuteOp, SliceOp, ReshapeOp, BitcastOp>(op);
 }
 
+/// Removes views that nothing reads: they would count as reading what they
+/// view.
+static void eraseUnreadViews(Block &block) {
+  for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block)))
+    if (isa<PermuteOp, SliceOp, ReshapeOp, BitcastOp>(op) && op.use_empty())
+      op.erase();
+}
+
 void mlir::fp8::formResiduals(StepOp step) {
   Block &forward = step.getForward().front(),
         &backward = step.getBackward().front();
+  eraseUnreadViews(backward);
   auto crosses = [&](OpOperand &use) {
     Operation *user = use.getOwner();
     return backward.findAncestorOpInBlock(*user) != nullptr;
@@ -70,6 +79,7 @@ void mlir::fp8::formResiduals(StepOp step) {
 
 void mlir::fp8::dropUnreadResiduals(StepOp step) {
   Block &backward = step.getBackward().front();
+  eraseUnreadViews(backward);
   MutableOperandRange residuals = step.getForwardYield().getResidualsMutable();
   for (unsigned index = backward.getNumArguments(); index-- > 0;)
     if (backward.getArgument(index).use_empty()) {

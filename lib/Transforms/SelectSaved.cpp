@@ -10,6 +10,7 @@
 #include "fp8/Support/ByteSize.h"
 #include "fp8/Transforms/ApplyPlan.h"
 #include "fp8/Transforms/Passes.h"
+#include "fp8/Transforms/Residuals.h"
 
 namespace mlir::fp8 {
 #define GEN_PASS_DEF_FP8SELECTSAVEDPASS
@@ -163,6 +164,8 @@ LogicalResult SelectSavedPass::reportBudget(const PlanGraph &graph,
 }
 
 LogicalResult SelectSavedPass::select(func::FuncOp func, const Target &target) {
+  for (StepOp step : func.getOps<StepOp>())
+    dropUnreadResiduals(step);
   FailureOr<PlanGraph> graph = PlanGraph::build(func, target);
   if (failed(graph))
     return failure();

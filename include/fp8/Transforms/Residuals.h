@@ -24,7 +24,8 @@ void inlineResiduals(StepOp step);
 /// instead, so that a residual is neither.
 void formResiduals(StepOp step);
 
-/// Removes the residuals that the backward region does not read.
+/// Removes the residuals that the backward region does not read, and its views
+/// that nothing reads.
 void dropUnreadResiduals(StepOp step);
 
 } // namespace mlir::fp8
