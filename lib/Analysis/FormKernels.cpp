@@ -36,6 +36,10 @@ struct Group {
   int first = 0, last = 0; ///< positions of its first and last member
 };
 
+/// A kernel that is this far from clear of a cycle is not made: the time to
+/// form kernels stays linear where a program has no narrow points.
+constexpr int kMaxVisits = 2000;
+
 class Former {
 public:
   Former(const Program &program, Fusion fusion)
@@ -71,9 +75,17 @@ private:
   /// True where a kernel outside lies on a path from group `from` to group
   /// `to`.
   bool hasPathThroughOthers(int from, int to);
+  /// The same, searched from `from` on along what is read.
+  bool leadsTo(int from, int to);
   /// True where group `group` waits for `target`, along paths that do not go on
-  /// from `self`.
+  /// from `self`, or where more than `kMaxVisits` operands would have to be
+  /// looked at to know.
   bool reaches(int group, int target, int self);
+  /// Starts a search for paths.
+  void startSearch() {
+    ++currentStamp;
+    visits = 0;
+  }
   /// The first border at or after instance `id` that no group crosses: border
   /// `b` lies before instance `b`.
   int findBorder(int id);
@@ -95,6 +107,7 @@ private:
   std::vector<Locality> locality;
   std::vector<int> stamp;
   int currentStamp = 0;
+  int visits = 0; ///< operands that the search for paths has looked at
   std::vector<int>
       nextBorder; ///< union-find over borders, towards the one that is left
   /// Per instance, who reads what of it: instances with the operand they read,
@@ -139,22 +152,58 @@ bool Former::reaches(int group, int target, int self) {
       continue;
     stamp[current] = currentStamp;
     for (int member : groups[current].members)
-      for (int operand : program.instances[member].operands)
+      for (int operand : program.instances[member].operands) {
+        if (++visits > kMaxVisits)
+          return true;
         if (int producer = producerGroup(operand);
             producer >= 0 && producer != current)
           stack.push_back(producer);
+      }
   }
   return false;
 }
 
 bool Former::hasPathThroughOthers(int from, int to) {
-  ++currentStamp;
+  startSearch();
+  // From the side with fewer members: one of the two is often a long chain.
+  if (groups[from].members.size() < groups[to].members.size())
+    return leadsTo(from, to);
   for (int member : groups[to].members)
-    for (int operand : program.instances[member].operands)
+    for (int operand : program.instances[member].operands) {
+      if (++visits > kMaxVisits)
+        return true;
       if (int producer = producerGroup(operand);
           producer >= 0 && producer != to && producer != from)
         if (reaches(producer, from, to))
           return true;
+    }
+  return false;
+}
+
+bool Former::leadsTo(int from, int to) {
+  // No kernel crosses this border, so what starts behind it does not lead back.
+  int border = findBorder(groups[to].last + 1);
+  SmallVector<int, 16> stack = {from};
+  while (!stack.empty()) {
+    int current = stack.pop_back_val();
+    for (int member : groups[current].members)
+      for (auto [reader, operand] : readers[member]) {
+        if (++visits > kMaxVisits)
+          return true;
+        int next = groupOf[reader];
+        if (next < 0 || next == current || next == from)
+          continue;
+        if (next == to) {
+          if (current != from)
+            return true;
+          continue;
+        }
+        if (groups[next].first >= border || stamp[next] == currentStamp)
+          continue;
+        stamp[next] = currentStamp;
+        stack.push_back(next);
+      }
+  }
   return false;
 }
 
@@ -298,7 +347,7 @@ bool Former::tryJoin(int id) {
       continue;
     // The other operands must not come from a kernel that itself waits for this
     // one.
-    ++currentStamp;
+    startSearch();
     bool cyclic = false;
     for (int operand : instance.operands)
       if (int producer = producerGroup(operand);
@@ -359,16 +408,19 @@ KernelGraph Former::build() {
       if (producer == group || producer < 0)
         continue;
       readOutside[root] = true;
-      if (!llvm::is_contained(preds[group], producer))
-        preds[group].push_back(producer);
+      preds[group].push_back(producer);
     }
     Chain chain = program.node(instance).chain;
     if (chain != Chain::None) {
       int &last = lastOrdered[chain == Chain::State];
-      if (last >= 0 && last != group && !llvm::is_contained(preds[group], last))
+      if (last >= 0 && last != group)
         preds[group].push_back(last);
       last = group;
     }
+  }
+  for (SmallVector<int, 4> &list : preds) {
+    llvm::sort(list);
+    list.erase(llvm::unique(list), list.end());
   }
   const PlanGraph &graph = *program.graph;
   // Order by dependence, ties by the position of the last member.
@@ -406,6 +458,9 @@ KernelGraph Former::build() {
   SmallVector<int> position(groups.size(), -1);
   for (auto [index, group] : llvm::enumerate(order))
     position[group] = index;
+  // Of roots: the last kernel that reads it, and its place in the list of
+  // reads.
+  std::vector<std::pair<int, int>> readBy(program.values.size(), {-1, -1});
   for (int id : order) {
     const Group &group = groups[id];
     KernelNode &kernel = result.kernels.emplace_back();
@@ -433,13 +488,14 @@ KernelGraph Former::build() {
           continue;
         // A root is read once, however many of its views are.
         int64_t bytes = program.graphValue(operand).bytes;
-        auto known = llvm::find(kernel.reads, root);
-        if (known == kernel.reads.end()) {
+        auto &[reader, slot] = readBy[root];
+        if (reader != id) {
+          reader = id;
+          slot = kernel.reads.size();
           kernel.reads.push_back(root);
           readBytes.push_back(bytes);
         } else {
-          int64_t &most = readBytes[known - kernel.reads.begin()];
-          most = std::max(most, bytes);
+          readBytes[slot] = std::max(readBytes[slot], bytes);
         }
       }
       for (int value : instance.results) {

@@ -42,6 +42,8 @@ private:
   /// records its results in `map`.
   void instantiate(int node, bool isBackward, bool clone,
                    ArrayRef<int> operands, std::vector<int> &map);
+  /// True for an argument and for what is kept, which is recorded.
+  bool readsFromForward(int value);
   /// The instance value that a backward instance reads for graph value `value`.
   int resolve(int value);
   bool isKept(int root) const {
@@ -74,37 +76,60 @@ void Materializer::instantiate(int node, bool isBackward, bool clone,
   program.instances.push_back(std::move(instance));
 }
 
-int Materializer::resolve(int value) {
-  if (backward[value] >= 0)
-    return backward[value];
+bool Materializer::readsFromForward(int value) {
   const PlanValue &entry = graph.values[value];
   if (entry.node < 0)
-    return backward[value] = forward[value];
+    return true;
   const PlanNode &node = graph.nodes[entry.node];
   bool isWait = isa<WaitOp>(node.op);
-  bool isAlias = isView(node.op) && !isWait;
-  if (!isAlias && node.kind != NodeClass::Constant) {
-    // The storage of a gather in halves is its start's; what is kept is the
-    // name its wait gives.
-    int storage = isWait ? entry.root : value;
-    if (isKept(storage)) {
-      kept[value] = true;
-      return backward[value] = forward[value];
+  if ((isView(node.op) && !isWait) || node.kind == NodeClass::Constant)
+    return false;
+  // The storage of a gather in halves is its start's; what is kept is the name
+  // its wait gives.
+  if (!isKept(isWait ? entry.root : value))
+    return false;
+  kept[value] = true;
+  return true;
+}
+
+int Materializer::resolve(int value) {
+  // A stack of values, each with how many of its node's operands are resolved:
+  // a chain of recomputations may be as long as the program.
+  SmallVector<std::pair<int, unsigned>, 8> stack = {{value, 0}};
+  while (!stack.empty()) {
+    int current = stack.back().first;
+    if (backward[current] >= 0) {
+      stack.pop_back();
+      continue;
     }
+    if (stack.back().second == 0 && readsFromForward(current)) {
+      backward[current] = forward[current];
+      stack.pop_back();
+      continue;
+    }
+    int id = graph.values[current].node;
+    const PlanNode &node = graph.nodes[id];
+    if (stack.back().second < node.operands.size()) {
+      int operand = node.operands[stack.back().second++];
+      stack.push_back({operand, 0});
+      continue;
+    }
+    // Every result of the node is computed again together; one that is kept is
+    // read from forward all the same.
+    SmallVector<int, 4> operands;
+    for (int operand : node.operands)
+      operands.push_back(backward[operand]);
+    bool clone = node.kind != NodeClass::Constant &&
+                 (!isView(node.op) || isa<WaitOp>(node.op));
+    SmallVector<std::pair<int, int>, 2> others;
+    for (int result : node.results)
+      if (clone && result != current && isKept(result))
+        others.push_back({result, backward[result]});
+    instantiate(id, /*isBackward=*/true, clone, operands, backward);
+    for (auto [result, known] : others)
+      backward[result] = known;
+    stack.pop_back();
   }
-  // Every result of the node is computed again together; one that is kept is
-  // read from forward all the same.
-  SmallVector<int, 4> operands;
-  for (int operand : node.operands)
-    operands.push_back(resolve(operand));
-  bool clone = node.kind != NodeClass::Constant && !isAlias;
-  SmallVector<std::pair<int, int>, 2> others;
-  for (int result : node.results)
-    if (clone && result != value && isKept(result))
-      others.push_back({result, backward[result]});
-  instantiate(entry.node, /*isBackward=*/true, clone, operands, backward);
-  for (auto [result, known] : others)
-    backward[result] = known;
   return backward[value];
 }
 

@@ -9,7 +9,9 @@
 
 #include "fp8/Analysis/KernelGraph.h"
 
+#include "llvm/Support/MathExtras.h"
 #include <array>
+#include <limits>
 #include <numeric>
 
 using namespace mlir;
@@ -89,18 +91,29 @@ namespace {
 
 /// Schedules a range of kernels by what they do to memory: the next kernel is
 /// the one that leaves the least behind among those that stay under the peak so
-/// far, else the one that needs the least while it runs.
+/// far, else the one that needs the least while it runs. Ties go to the first
+/// in program order. Takes O(n log n): what a kernel needs is known from the
+/// start, so a tree over the kernels in the order of their needs answers which
+/// of those that fit leaves the least.
 class ListScheduler {
 public:
   explicit ListScheduler(const KernelGraph &graph)
-      : graph(graph), readers(graph.program->values.size(), 0),
-        successors(graph.kernels.size()), waiting(graph.kernels.size(), 0) {
+      : graph(graph), readers(graph.program->values.size()),
+        numReaders(graph.program->values.size(), 0),
+        successors(graph.kernels.size()), waiting(graph.kernels.size(), 0),
+        growth(graph.kernels.size(), 0), done(graph.kernels.size(), false) {
     for (auto [index, kernel] : llvm::enumerate(graph.kernels)) {
       for (int pred : kernel.preds)
         successors[pred].push_back(index);
       waiting[index] = kernel.preds.size();
-      forEachHeld(kernel, [&](int root) { ++readers[root]; });
+      forEachHeld(kernel, [&](int root) {
+        readers[root].push_back(index);
+        ++numReaders[root];
+      });
     }
+    for (auto [index, kernel] : llvm::enumerate(graph.kernels))
+      growth[index] = outputBytes(kernel) - freedBytes(kernel);
+    sortByNeed();
   }
 
   std::vector<int> run() {
@@ -111,6 +124,11 @@ public:
   }
 
 private:
+  /// The bytes a kernel leaves behind and its number; the smallest goes first.
+  using Key = std::pair<int64_t, int>;
+  static constexpr Key kNone = {std::numeric_limits<int64_t>::max(),
+                                std::numeric_limits<int>::max()};
+
   template <typename Function>
   void forEachHeld(const KernelNode &kernel, Function function) const {
     for (int root : kernel.reads)
@@ -130,55 +148,116 @@ private:
       bytes += bytesOf(output);
     return bytes;
   }
+  /// What ends with `kernel` as long as no other kernel runs.
   int64_t freedBytes(const KernelNode &kernel) const {
     int64_t bytes = 0;
     forEachHeld(kernel, [&](int root) {
-      if (readers[root] == 1 && !graph.program->graphValue(root).escapes)
+      if (numReaders[root] == 1 && !graph.program->graphValue(root).escapes)
         bytes += bytesOf(root);
     });
     for (int output : kernel.outputs)
-      if (readers[output] == 0 && !graph.program->graphValue(output).escapes)
+      if (numReaders[output] == 0 && !graph.program->graphValue(output).escapes)
         bytes += bytesOf(output);
     return bytes;
   }
 
+  void sortByNeed() {
+    int numKernels = graph.kernels.size();
+    byNeed.resize(numKernels);
+    std::iota(byNeed.begin(), byNeed.end(), 0);
+    std::vector<int64_t> needOf(numKernels);
+    for (auto [index, kernel] : llvm::enumerate(graph.kernels))
+      needOf[index] = outputBytes(kernel) + kernel.workspace;
+    llvm::stable_sort(byNeed,
+                      [&](int a, int b) { return needOf[a] < needOf[b]; });
+    rank.resize(numKernels);
+    for (auto [index, kernel] : llvm::enumerate(byNeed)) {
+      rank[kernel] = index;
+      needs.push_back(needOf[kernel]);
+    }
+    leaves = llvm::PowerOf2Ceil(std::max(numKernels, 1));
+    tree.assign(2 * leaves, kNone);
+  }
+
+  void setKey(int kernel, Key key) {
+    int node = leaves + rank[kernel];
+    tree[node] = key;
+    for (node /= 2; node >= 1; node /= 2)
+      tree[node] = std::min(tree[2 * node], tree[2 * node + 1]);
+  }
+  void setReady(int kernel) { setKey(kernel, {growth[kernel], kernel}); }
+
+  /// The ready kernel that leaves the least behind among those whose need ranks
+  /// below `end`; -1 where none is ready.
+  int findLeast(int end) const {
+    Key best = kNone;
+    for (int left = leaves, right = leaves + end; left < right;
+         left /= 2, right /= 2) {
+      if (left & 1)
+        best = std::min(best, tree[left++]);
+      if (right & 1)
+        best = std::min(best, tree[--right]);
+    }
+    return best == kNone ? -1 : best.second;
+  }
+  /// The ready kernel that needs the least; -1 where none is ready.
+  int findSmallest() const {
+    if (tree[1] == kNone)
+      return -1;
+    int node = 1;
+    while (node < leaves)
+      node = tree[2 * node] != kNone ? 2 * node : 2 * node + 1;
+    return byNeed[node - leaves];
+  }
+
   void runRange(int begin, int end) {
-    SmallVector<int> ready;
-    auto inRange = [&](int kernel) { return kernel >= begin && kernel < end; };
     for (int kernel = begin; kernel < end; ++kernel)
       if (waiting[kernel] == 0)
-        ready.push_back(kernel);
-    while (!ready.empty()) {
-      int best = -1;
-      std::tuple<bool, int64_t, int> bestKey;
-      for (auto [slot, id] : llvm::enumerate(ready)) {
-        const KernelNode &kernel = graph.kernels[id];
-        int64_t during = live + outputBytes(kernel) + kernel.workspace;
-        int64_t after = live + outputBytes(kernel) - freedBytes(kernel);
-        bool raises = during > peak;
-        std::tuple<bool, int64_t, int> key(raises, raises ? during : after, id);
-        if (best < 0 || key < bestKey) {
-          best = slot;
-          bestKey = key;
-        }
-      }
-      int id = ready[best];
-      ready.erase(ready.begin() + best);
-      const KernelNode &kernel = graph.kernels[id];
-      peak = std::max(peak, live + outputBytes(kernel) + kernel.workspace);
-      live += outputBytes(kernel) - freedBytes(kernel);
-      forEachHeld(kernel, [&](int root) { --readers[root]; });
-      order.push_back(id);
-      for (int successor : successors[id])
-        if (--waiting[successor] == 0 && inRange(successor))
-          ready.insert(llvm::lower_bound(ready, successor), successor);
+        setReady(kernel);
+    while (true) {
+      int fitting = llvm::upper_bound(needs, peak - live) - needs.begin();
+      int id = findLeast(fitting);
+      if (id < 0)
+        id = findSmallest();
+      if (id < 0)
+        return;
+      runKernel(id, begin, end);
     }
   }
 
+  void runKernel(int id, int begin, int end) {
+    const KernelNode &kernel = graph.kernels[id];
+    setKey(id, kNone);
+    done[id] = true;
+    order.push_back(id);
+    peak = std::max(peak, live + needs[rank[id]]);
+    live += growth[id];
+    forEachHeld(kernel, [&](int root) {
+      if (--numReaders[root] != 1 || graph.program->graphValue(root).escapes)
+        return;
+      // The reader that is left frees it.
+      int last = *llvm::find_if(readers[root],
+                                [&](int reader) { return !done[reader]; });
+      growth[last] -= bytesOf(root);
+      if (tree[leaves + rank[last]] != kNone)
+        setReady(last);
+    });
+    for (int successor : successors[id])
+      if (--waiting[successor] == 0 && successor >= begin && successor < end)
+        setReady(successor);
+  }
+
   const KernelGraph &graph;
-  std::vector<int> readers; ///< kernels that still hold a root
+  std::vector<SmallVector<int, 4>> readers; ///< kernels that hold a root
+  std::vector<int> numReaders;              ///< those that have not run
   std::vector<SmallVector<int, 4>> successors;
   std::vector<int> waiting;
+  std::vector<int64_t> growth; ///< bytes a kernel would leave behind
+  std::vector<bool> done;
+  std::vector<int> byNeed, rank; ///< kernels by the bytes they need, inverse
+  std::vector<int64_t> needs;    ///< those bytes, in that order
+  int leaves = 0;
+  std::vector<Key> tree; ///< minima of the ready kernels' keys, by rank
   std::vector<int> order;
   int64_t live = 0, peak = 0;
 };
