@@ -10,7 +10,9 @@
 //  * what it reads inside the kernel is available there: an elementwise value,
 //    or a reduction within the rows the kernel holds; a reduction over rows is
 //    known only after the loop, so only ops on the reduced shape may follow it;
-//  * the kernel does not depend on itself through another one.
+//  * the kernel does not depend on itself through another one;
+//  * on a target of thread blocks, what the block must hold for one op is not
+//    at odds with what it must hold for another: whole rows, or tiles.
 //
 //===----------------------------------------------------------------------===//
 
@@ -32,6 +34,7 @@ struct Group {
   bool reduces = false; ///< holds a reduction, so its space is final
   bool alone = false;   ///< takes no further member: a member keeps its order
                         ///< with other kernels
+  BlockShape blockShape = BlockShape::Any;
   SmallVector<int64_t, 4> space;
   int first = 0, last = 0; ///< positions of its first and last member
 };
@@ -39,6 +42,15 @@ struct Group {
 /// A kernel that is this far from clear of a cycle is not made: the time to
 /// form kernels stays linear where a program has no narrow points.
 constexpr int kMaxVisits = 2000;
+
+/// The shape of a block that does what blocks of shapes `a` and `b` do.
+std::optional<BlockShape> combine(BlockShape a, BlockShape b) {
+  if (a == BlockShape::Any || a == b)
+    return b;
+  if (b == BlockShape::Any)
+    return a;
+  return std::nullopt;
+}
 
 class Former {
 public:
@@ -212,7 +224,8 @@ std::optional<Locality> Former::localityIn(int id, int group) {
   const PlanNode &node = program.node(instance);
   const Group &target = groups[group];
   if (target.kind != NodeClass::Loop || target.alone ||
-      target.backward != instance.backward || isa<PadOp>(node.op))
+      target.backward != instance.backward || isa<PadOp>(node.op) ||
+      !combine(target.blockShape, node.blockShape))
     return std::nullopt;
   bool sameSpace =
       ArrayRef<int64_t>(node.space) == ArrayRef<int64_t>(target.space);
@@ -255,6 +268,7 @@ void Former::join(int id, int group, Locality where) {
   coverStretch(target);
   if (!fitsSpace(node.space, target.space))
     target.space = node.space;
+  target.blockShape = *combine(target.blockShape, node.blockShape);
   target.reduces |= node.locality != Locality::Elementwise;
   for (int result : program.instances[id].results)
     locality[result] = where;
@@ -284,7 +298,8 @@ bool Former::tryMerge(int id, int other) {
   int group = groupOf[id];
   Group &into = groups[group], &from = groups[other];
   if (other == group || from.kind != NodeClass::Loop || from.alone ||
-      from.backward != into.backward)
+      from.backward != into.backward ||
+      !combine(from.blockShape, into.blockShape))
     return false;
   if (ArrayRef<int64_t>(from.space) != ArrayRef<int64_t>(into.space) &&
       (from.reduces || !fitsSpace(from.space, into.space)))
@@ -310,6 +325,7 @@ bool Former::tryMerge(int id, int other) {
     groupOf[member] = swapped ? other : group;
   keep.members.append(gone.members);
   keep.space = into.space;
+  keep.blockShape = *combine(into.blockShape, from.blockShape);
   keep.first = std::min(into.first, from.first);
   keep.last = std::max(into.last, from.last);
   keep.reduces |= gone.reduces;
@@ -376,6 +392,7 @@ KernelGraph Former::run() {
     group.backward = instance.backward;
     group.members.push_back(id);
     group.space = node.space;
+    group.blockShape = node.blockShape;
     group.first = group.last = id;
     group.reduces = node.locality != Locality::Elementwise;
     groupOf[id] = groups.size();
@@ -476,7 +493,7 @@ KernelGraph Former::build() {
     for (int member : group.members) {
       const Instance &instance = program.instances[member];
       const PlanNode &node = program.node(instance);
-      kernel.workspace = std::max(kernel.workspace, node.workspace);
+      kernel.workspace += node.workspace;
       cost.flopsF32 += node.cost.flopsF32;
       for (int operand : instance.operands) {
         int root = program.values[operand].root;

@@ -120,7 +120,33 @@ static bool isRowLocal(ArrayRef<int64_t> shape, ArrayRef<int64_t> group,
   return true;
 }
 
-static void setLoopProperties(PlanNode &node, int64_t rowTile) {
+/// The partial sums of a sum over a dimension (docs/architecture.md,
+/// "Numbers").
+static constexpr int64_t kPartialSums = 256;
+
+/// What a thread block must hold to reduce groups of these extents.
+static BlockShape getReductionShape(ArrayRef<int64_t> shape,
+                                    ArrayRef<int64_t> group, bool isLocal,
+                                    bool isSum) {
+  auto covers = [&](size_t dim) {
+    return group[dim] == 0 ? shape[dim] : std::min(group[dim], shape[dim]);
+  };
+  bool overRows = false;
+  for (size_t dim = 0; dim + 1 < shape.size(); ++dim)
+    overRows |= covers(dim) > 1;
+  if (isSum)
+    return BlockShape::Row;
+  if (!isLocal)
+    return BlockShape::Any;
+  // Within 128 columns both a row and a tile have the whole group.
+  return overRows                                           ? BlockShape::Tile
+         : shape.empty() || covers(shape.size() - 1) <= 128 ? BlockShape::Any
+                                                            : BlockShape::Row;
+}
+
+static void setLoopProperties(PlanNode &node, const Target &target) {
+  int64_t rowTile = target.kernelRowTile;
+  bool isBlocks = target.kernelModel == KernelModel::ThreadBlocks;
   Operation *op = node.op;
   auto shapeOf = [](Value value) {
     return cast<ShapedType>(value.getType()).getShape();
@@ -130,17 +156,28 @@ static void setLoopProperties(PlanNode &node, int64_t rowTile) {
     space = shapeOf(op->getOperand(0));
   node.space.assign(space.begin(), space.end());
   if (auto amax = dyn_cast<AmaxOp>(op)) {
-    node.locality = isRowLocal(space, amax.getGroup(), rowTile)
-                        ? Locality::RowLocal
-                        : Locality::AtEnd;
+    bool isLocal = isRowLocal(space, amax.getGroup(), rowTile);
+    node.locality = isLocal ? Locality::RowLocal : Locality::AtEnd;
+    if (isBlocks)
+      node.blockShape = getReductionShape(space, amax.getGroup(), isLocal,
+                                          /*isSum=*/false);
   } else if (auto reduce = dyn_cast<ReduceOp>(op)) {
     SmallVector<int64_t> group(space.size(), 1);
     for (int64_t axis : reduce.getAxes())
       group[axis] = 0;
-    node.locality = isRowLocal(space, group, rowTile) ? Locality::RowLocal
-                                                      : Locality::AtEnd;
+    bool isLocal = isRowLocal(space, group, rowTile);
+    node.locality = isLocal ? Locality::RowLocal : Locality::AtEnd;
+    if (isBlocks)
+      node.blockShape =
+          getReductionShape(space, group, isLocal,
+                            /*isSum=*/reduce.getKind() == ReduceKind::Sum);
+    // The partial sums of all blocks meet in memory.
+    if (isBlocks && !isLocal && reduce.getKind() == ReduceKind::Sum)
+      node.workspace = kPartialSums * getByteSize(reduce.getType());
   } else if (isa<TransposeOp>(op)) {
     node.locality = Locality::Moved;
+    if (isBlocks)
+      node.blockShape = BlockShape::Tile;
   }
 }
 
@@ -295,7 +332,7 @@ LogicalResult GraphBuilder::addNode(Operation &op, bool backward) {
   else if (auto kernel = dyn_cast<KernelOp>(op))
     node.workspace = kernel.getWorkspace();
   else if (node.kind == NodeClass::Loop)
-    setLoopProperties(node, graph.target->kernelRowTile);
+    setLoopProperties(node, *graph.target);
   return success();
 }
 
@@ -316,7 +353,7 @@ void GraphBuilder::storeConstant(int root) {
   node.kind = NodeClass::Loop;
   node.cost = getCostOf(node.op);
   node.seconds = estimateSeconds(*graph.target, node.cost);
-  setLoopProperties(node, graph.target->kernelRowTile);
+  setLoopProperties(node, *graph.target);
 }
 
 /// Only a loop can compute with a constant that is nowhere in memory.

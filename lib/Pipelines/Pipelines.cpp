@@ -52,6 +52,7 @@ static void addJointPasses(OpPassManager &manager,
   manager.addPass(createFP8SetTargetPass(targetOptions));
   manager.addPass(createFP8BuildBackwardPass());
   manager.addPass(createFP8ExpandRecipesPass());
+  manager.addPass(createFP8LegalizeLayoutsPass());
   addPhaseVerifier(manager, "joint");
 }
 

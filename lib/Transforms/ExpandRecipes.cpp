@@ -136,20 +136,11 @@ Location Expander::named(Value value, Operation *op, const Twine &suffix) {
 /// The dimensions exchanged, as a view.
 Value Expander::permute(Value value) {
   auto type = llvm::cast<RankedTensorType>(value.getType());
-  Attribute encoding;
-  if (TensorEncodingAttr old = getEncoding(type)) {
-    SmallVector<int64_t> group(llvm::reverse(old.getGroup())),
-        bounds(llvm::reverse(old.getBounds()));
-    encoding = TensorEncodingAttr::get(builder.getContext(), group,
-                                       old.getPow2(), old.getLayout(), bounds);
-  }
-  auto result = RankedTensorType::get({type.getDimSize(1), type.getDimSize(0)},
-                                      type.getElementType(), encoding);
   Location loc = value.getLoc();
   if (auto name = dyn_cast<NameLoc>(loc))
     loc = NameLoc::get(builder.getStringAttr(name.getName().getValue() + ".t"),
                        name.getChildLoc());
-  return PermuteOp::create(builder, loc, result, value,
+  return PermuteOp::create(builder, loc, exchangeDimensions(type), value,
                            ArrayRef<int64_t>{1, 0});
 }
 

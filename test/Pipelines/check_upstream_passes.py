@@ -30,7 +30,7 @@ def pipeline(passes):
 
 def main():
     target, policy, *paths = sys.argv[1:]
-    selection = (f"fp8-set-target{{target={target}}},fp8-build-backward,fp8-expand-recipes,"
+    selection = (f"fp8-set-target{{target={target}}},fp8-build-backward,fp8-expand-recipes,fp8-legalize-layouts,"
                  f"fp8-select-saved{{policy={policy}}}")
     forming = "fp8-form-kernels,fp8-schedule,fp8-insert-frees"
     failures = 0

@@ -2,11 +2,11 @@
 // in the norm became a buffer of its own.
 //
 // Right: x (33,554,432 bytes) and the two statistics (32,768 bytes each) are kept; the f32 copy (67,108,864 bytes)
-// lives inside a kernel and is never a buffer.
+// lives inside a kernel and is never a buffer. (The sum down the columns keeps 256 partial sums a column in a workspace.)
 //
 // RUN: fp8-opt %s --compile=target=h200,policy=auto --emit=plan -o %t.json
 // RUN: %python %S/plan.py %t.json "saved == {'x': 33554432, 'mean': 32768, 'rstd': 32768}" \
-// RUN:   "saved_bytes == 33554432 + 2 * 32768" "peak_bytes < 2 * 33554432 + 100000"
+// RUN:   "saved_bytes == 33554432 + 2 * 32768" "peak_bytes < 2 * 33554432 + 256 * 2048 * 4 + 100000"
 // RUN: fp8-opt %s --compile=policy=min-cut --emit=plan -o %t.json
 // RUN: %python %S/plan.py %t.json "saved == {'x': 33554432, 'mean': 32768, 'var': 32768}" \
 // RUN:   "saved_bytes == 33554432 + 2 * 32768"

@@ -39,6 +39,16 @@ enum class Locality {
   Moved     ///< stored in another order: not read again in the same kernel
 };
 
+/// What a thread block must hold of the iteration space for an op
+/// (KernelModel::ThreadBlocks). A kernel has room for one kind.
+enum class BlockShape {
+  Any, ///< elementwise, maxima within 128 columns of a row, maxima that are
+       ///< complete after the grid
+  Row, ///< whole rows: a reduction along the last dimension, a sum down the
+       ///< columns (each block has the rows of one partial sum)
+  Tile ///< squares: a transpose, a reduction over several rows of a group
+};
+
 /// A value of the program. Indices are positions in PlanGraph::values.
 struct PlanValue {
   Value value;
@@ -75,6 +85,7 @@ struct PlanNode {
   // Of loop nodes:
   Locality locality = Locality::Elementwise;
   SmallVector<int64_t, 4> space; ///< the shape it iterates over
+  BlockShape blockShape = BlockShape::Any;
 };
 
 /// The whole program of one function. A backward op reads a forward value

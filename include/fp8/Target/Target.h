@@ -15,6 +15,18 @@
 
 namespace mlir::fp8 {
 
+/// What one kernel can hold of its iteration space at a time, which decides
+/// what may share a kernel (fp8/Analysis/KernelGraph.h).
+enum class KernelModel {
+  /// One thread passes over rows in tiles that its cache holds, with all
+  /// columns
+  /// of a row at hand.
+  CacheTiles,
+  /// Thread blocks that each hold either whole rows in registers or a square
+  /// tile in shared memory, in any order and without waiting for one another.
+  ThreadBlocks
+};
+
 /// One machine. Rates are what well written code reaches, not what a data sheet
 /// promises.
 struct Target {
@@ -39,6 +51,10 @@ struct Target {
   /// within so many rows may be consumed in the kernel that makes it. At least
   /// 128, the rows of a 128x128 block.
   int64_t kernelRowTile;
+  KernelModel kernelModel;
+  /// True where an FP8 matmul takes only operands whose elements along k are
+  /// neighbours (fp8-legalize-layouts).
+  bool contiguousK;
 };
 
 /// All targets, in the order in which error messages list them.

@@ -53,11 +53,23 @@ def FP8ExpandRecipesPass : Pass<"fp8-expand-recipes", "::mlir::ModuleOp"> {
 
     A value that is cast twice alike (same group, format, rule) is cast once: in the backward region an equal cast of
     the forward region is read as a residual, which makes it a candidate for saving. Dimensions are exchanged with
-    `fp8.permute`, a view; what a target's layout rule makes of that is its lowering's business. With a `delayed`
+    `fp8.permute`, a view; `fp8-legalize-layouts` moves bytes where the target needs it. With a `delayed`
     recipe the scale is the state argument, and the amax is pushed where it is computed, once a value and history;
     outside an `fp8.step` (evaluation) nothing is pushed.
   }];
   let dependentDialects = ["::mlir::fp8::FP8Dialect", "::mlir::arith::ArithDialect"];
+}
+
+def FP8LegalizeLayoutsPass : Pass<"fp8-legalize-layouts", "::mlir::ModuleOp"> {
+  let summary = "moves the operands of FP8 matmuls into the order that the target takes";
+  let description = [{
+    On a target that takes only operands whose elements along k are neighbours (cuBLASLt's TN rule on Hopper), an FP8
+    operand of `fp8.matmul` that lies otherwise is replaced by a view of an `fp8.transpose`, which stands directly
+    behind the value it moves. A value that several matmuls read is moved once; where both regions of an `fp8.step`
+    read it, the forward region's move is read as a residual, which makes it a candidate for saving. On other targets
+    nothing changes.
+  }];
+  let dependentDialects = ["::mlir::fp8::FP8Dialect"];
 }
 
 def FP8AnnotateLivenessPass : Pass<"fp8-annotate-liveness", "::mlir::ModuleOp"> {

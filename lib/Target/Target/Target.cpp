@@ -29,7 +29,9 @@ static const Target kTargets[] = {
      .linkLatencySeconds = 10e-6,
      .launchSeconds = 1e-6,
      .matmulWorkspaceBytes = 256 * 1024,
-     .kernelRowTile = 128},
+     .kernelRowTile = 128,
+     .kernelModel = KernelModel::CacheTiles,
+     .contiguousK = false},
     // Measured with PyTorch 2.11 and cuBLASLt 13 on Llama-3-8B sizes (16,384
     // tokens), not by a calibration run of
     // ours: copy, the rowwise, tensorwise and bf16 matmuls 16384x14336x4096,
@@ -50,7 +52,9 @@ static const Target kTargets[] = {
      .linkLatencySeconds = 98e-6,
      .launchSeconds = 3e-6,
      .matmulWorkspaceBytes = 32 * 1024 * 1024,
-     .kernelRowTile = 128},
+     .kernelRowTile = 128,
+     .kernelModel = KernelModel::ThreadBlocks,
+     .contiguousK = true},
 };
 
 ArrayRef<Target> mlir::fp8::getTargets() { return kTargets; }

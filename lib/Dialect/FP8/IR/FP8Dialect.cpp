@@ -122,6 +122,18 @@ bool mlir::fp8::isView(Operation *op) {
       op);
 }
 
+RankedTensorType mlir::fp8::exchangeDimensions(RankedTensorType type) {
+  Attribute encoding;
+  if (TensorEncodingAttr old = getEncoding(type)) {
+    SmallVector<int64_t> group(llvm::reverse(old.getGroup())),
+        bounds(llvm::reverse(old.getBounds()));
+    encoding = TensorEncodingAttr::get(type.getContext(), group, old.getPow2(),
+                                       old.getLayout(), bounds);
+  }
+  return RankedTensorType::get({type.getDimSize(1), type.getDimSize(0)},
+                               type.getElementType(), encoding);
+}
+
 Value mlir::fp8::getRoot(Value value) {
   while (Operation *op = value.getDefiningOp()) {
     if (!isView(op))

@@ -79,6 +79,10 @@ struct TensorsFit : OpTrait::TraitBase<ConcreteType, TensorsFit> {
 /// slice, reshape, bitcast, wait and remat_barrier.
 bool isView(Operation *op);
 
+/// The type of a matrix of `type` with its two dimensions exchanged, encoding
+/// and all.
+RankedTensorType exchangeDimensions(RankedTensorType type);
+
 /// The value whose storage `value` names, through views inside one region.
 Value getRoot(Value value);
 
