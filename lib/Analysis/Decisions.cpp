@@ -9,6 +9,7 @@
 #include "fp8/Analysis/Decisions.h"
 
 #include "mlir/IR/Remarks.h"
+#include <map>
 
 using namespace mlir;
 using namespace mlir::fp8;
@@ -265,9 +266,16 @@ void mlir::fp8::explain(const PlanGraph &graph, Policy policy,
 std::pair<int64_t, StringRef>
 mlir::fp8::getPeakLowerBound(const PlanGraph &graph) {
   int64_t results = 0, widest = 0;
+  // A donated argument may hold one of the results.
+  std::map<int64_t, int> donated;
+  for (const PlanValue &value : graph.values)
+    if (value.donated)
+      ++donated[value.bytes];
   for (const PlanValue &value : graph.values)
     if (value.escapes && !value.resident)
-      results += value.bytes;
+      if (auto it = donated.find(value.bytes);
+          it == donated.end() || it->second-- <= 0)
+        results += value.bytes;
   for (const PlanNode &node : graph.nodes) {
     if (node.kind == NodeClass::Loop || node.kind == NodeClass::View ||
         node.kind == NodeClass::Constant)
@@ -280,6 +288,13 @@ mlir::fp8::getPeakLowerBound(const PlanGraph &graph) {
         roots.push_back(root);
     for (int root : roots)
       bytes += graph.values[root].bytes;
+    // The result may lie where the accumulator does.
+    auto matmul = dyn_cast<MatmulOp>(node.op);
+    if (matmul && matmul.getAcc() &&
+        matmul.getAcc().getType() == matmul.getResult().getType()) {
+      widest = std::max(widest, bytes);
+      continue;
+    }
     for (int result : node.results)
       bytes +=
           graph.values[result].root == result ? graph.values[result].bytes : 0;

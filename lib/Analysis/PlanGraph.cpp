@@ -435,8 +435,12 @@ LogicalResult GraphBuilder::run() {
     return graph.func.emitOpError(
                "cannot be planned: expected one block, but got ")
            << llvm::range_size(graph.func.getBody());
-  for (BlockArgument argument : entry.getArguments())
-    graph.values[addValue(argument, -1, -1)].resident = true;
+  for (BlockArgument argument : entry.getArguments()) {
+    PlanValue &value = graph.values[addValue(argument, -1, -1)];
+    value.resident = true;
+    value.donated = static_cast<bool>(
+        graph.func.getArgAttr(argument.getArgNumber(), kDonatedAttr));
+  }
 
   SmallVector<StepOp> steps(entry.getOps<StepOp>());
   if (steps.empty()) {

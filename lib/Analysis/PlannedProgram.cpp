@@ -14,7 +14,8 @@ using namespace mlir;
 using namespace mlir::fp8;
 
 FailureOr<PlannedProgram> PlannedProgram::read(func::FuncOp func,
-                                               const Target &target) {
+                                               const Target &target,
+                                               bool decideReuse) {
   FailureOr<PlanGraph> graph = PlanGraph::build(func, target);
   if (failed(graph))
     return failure();
@@ -28,6 +29,7 @@ FailureOr<PlannedProgram> PlannedProgram::read(func::FuncOp func,
   result.program = std::make_unique<Program>(
       materialize(*result.graph, Selection(result.graph->values.size(), true)));
   result.kernels = formKernels(*result.program, Fusion::None);
+  result.kernels.reusesAsWritten = !decideReuse;
   result.order.resize(result.kernels.kernels.size());
   std::iota(result.order.begin(), result.order.end(), 0);
   result.peak = simulate(result.kernels, result.order);

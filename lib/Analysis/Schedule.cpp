@@ -7,6 +7,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "fp8/Analysis/InPlace.h"
 #include "fp8/Analysis/KernelGraph.h"
 
 #include "llvm/Support/MathExtras.h"
@@ -24,10 +25,10 @@ static bool isLocalStorage(const Program &program, int root) {
          program.node(program.instances[instance]).kind != NodeClass::Constant;
 }
 
-std::vector<std::pair<int, int>>
-mlir::fp8::getLiveRanges(const KernelGraph &graph, ArrayRef<int> order) {
+std::vector<LiveRange> mlir::fp8::getLiveRanges(const KernelGraph &graph,
+                                                ArrayRef<int> order) {
   const Program &program = *graph.program;
-  std::vector<std::pair<int, int>> ranges(program.values.size(), {-1, -1});
+  std::vector<LiveRange> ranges(program.values.size());
   int end = static_cast<int>(order.size()) - 1;
   for (auto [index, id] : llvm::enumerate(order)) {
     int position = index;
@@ -43,6 +44,7 @@ mlir::fp8::getLiveRanges(const KernelGraph &graph, ArrayRef<int> order) {
     llvm::for_each(kernel.reads, extend);
     llvm::for_each(kernel.holds, extend);
   }
+  handOver(graph, order, ranges);
   return ranges;
 }
 
@@ -58,7 +60,7 @@ PeakInfo mlir::fp8::simulate(const KernelGraph &graph, ArrayRef<int> order) {
     change[range.first] += bytes;
     change[range.second + 1] -= bytes;
     if (range.first < graph.firstBackward &&
-        range.second >= graph.firstBackward &&
+        range.getLastUse() >= graph.firstBackward &&
         !program.graphValue(root).escapes)
       info.residualBytes += bytes;
   }

@@ -138,6 +138,7 @@ void KernelApplier::emitKernel(const KernelNode &kernel, OpBuilder &builder) {
       builder, last->getLoc(), TypeRange(ValueRange(results)),
       getKernelKind(kernel.kind), inputs, kernel.workspace,
       /*offsets=*/DenseI64ArrayAttr(), /*workspace_offset=*/IntegerAttr(),
+      /*in_place=*/DenseI64ArrayAttr(),
       /*symbol=*/StringAttr());
   Block &body = op.getBody().emplaceBlock();
   OpBuilder inner = OpBuilder::atBlockBegin(&body);

@@ -33,6 +33,7 @@ struct CheckPlanPass : fp8::impl::FP8CheckPlanPassBase<CheckPlanPass> {
         continue;
       }
       bool valid = succeeded(check::checkLifetimes(*line));
+      valid &= succeeded(check::checkInPlace(*line));
       valid &= succeeded(check::checkPlacement(*line));
       if (!valid)
         signalPassFailure();

@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "fp8/Analysis/Policies.h"
+#include "fp8/Target/Signature.h"
 #include "fp8/Transforms/ApplyPlan.h"
 #include "fp8/Transforms/Passes.h"
 #include "fp8/Transforms/Residuals.h"
@@ -18,6 +19,16 @@ namespace mlir::fp8 {
 
 using namespace mlir;
 using namespace mlir::fp8;
+
+/// Keeps the names that the locations of returned values give the results: a
+/// kernel of several results has one location.
+static void keepResultNames(func::FuncOp func) {
+  Signature signature = getSignature(func);
+  ValueRange returned = func.getBody().front().getTerminator()->getOperands();
+  for (auto [index, value] : llvm::enumerate(returned))
+    if (isa<NameLoc>(value.getLoc()))
+      setResultName(func, index, signature.results[index].name);
+}
 
 namespace {
 
@@ -50,6 +61,7 @@ struct FormKernelsPass : fp8::impl::FP8FormKernelsPassBase<FormKernelsPass> {
                        "'fp8.kernel'");
         return signalPassFailure();
       }
+      keepResultNames(func);
       // What the IR says is kept is kept; nothing is chosen here.
       Program program = materialize(*graph, selectSaveAll(*graph));
       applyKernels(formKernels(program, fuse == "none" ? Fusion::None

@@ -2,7 +2,8 @@
 //
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Ends the storage of each alias class directly after its last use.
+// Ends the storage of each alias class directly after its last use, or hands it
+// on to a result that can be written in place.
 //
 //===----------------------------------------------------------------------===//
 
@@ -33,12 +34,43 @@ private:
   static LogicalResult insertFrees(func::FuncOp func, const Target &target);
 };
 
+/// Says on the kernel at `position` which results are written over which
+/// operands.
+static void writeInPlace(const PlannedProgram &planned, int position) {
+  auto kernel = dyn_cast<KernelOp>(planned.getOp(position));
+  if (!kernel)
+    return;
+  kernel.removeInPlaceAttr();
+  SmallVector<int64_t> entries(kernel.getNumResults(), -1);
+  bool any = false;
+  const Program &program = *planned.program;
+  const KernelNode &node = planned.kernels.kernels[position];
+  const Instance &instance = program.instances[node.members.front()];
+  for (int output : node.outputs) {
+    int over = planned.ranges[output].predecessor;
+    if (over < 0)
+      continue;
+    unsigned result =
+        llvm::find(instance.results, output) - instance.results.begin();
+    auto operand = llvm::find_if(instance.operands, [&](int value) {
+      return program.values[value].root == over;
+    });
+    entries[result] = operand - instance.operands.begin();
+    any = true;
+  }
+  if (any)
+    kernel.setInPlace(entries);
+}
+
 LogicalResult InsertFreesPass::insertFrees(func::FuncOp func,
                                            const Target &target) {
   func.walk([](FreeOp free) { free.erase(); });
-  FailureOr<PlannedProgram> planned = PlannedProgram::read(func, target);
+  FailureOr<PlannedProgram> planned =
+      PlannedProgram::read(func, target, /*decideReuse=*/true);
   if (failed(planned))
     return failure();
+  for (int position : planned->order)
+    writeInPlace(*planned, position);
   // In the backward region a residual is freed under the name it has there.
   DenseMap<Value, Value> residualOf;
   if (StepOp step = planned->graph->step)
@@ -49,7 +81,8 @@ LogicalResult InsertFreesPass::insertFrees(func::FuncOp func,
 
   std::vector<SmallVector<Value, 2>> frees(planned->order.size());
   for (auto [root, range] : llvm::enumerate(planned->ranges)) {
-    if (range.first < 0 || planned->getEntry(root).escapes)
+    if (range.first < 0 || range.successor >= 0 ||
+        planned->getEntry(root).escapes)
       continue;
     bool crosses = range.first < planned->kernels.firstBackward &&
                    range.second >= planned->kernels.firstBackward;

@@ -46,6 +46,12 @@ LogicalResult PlacePass::place(func::FuncOp func, const Target &target) {
   for (auto [root, range] : llvm::enumerate(planned->ranges)) {
     if (range.first < 0 || planned->getEntry(root).callerPlaced)
       continue;
+    // What is written in place keeps the item of what it is written over.
+    if (auto it = itemOfRoot.find(range.predecessor); it != itemOfRoot.end()) {
+      items[it->second].upper = range.second + 1;
+      itemOfRoot[root] = it->second;
+      continue;
+    }
     itemOfRoot[root] = items.size();
     items.push_back(
         {range.first, range.second + 1, planned->getEntry(root).bytes});
@@ -70,7 +76,8 @@ LogicalResult PlacePass::place(func::FuncOp func, const Target &target) {
       continue;
     SmallVector<int64_t> offsets;
     for (Value result : op.getResults()) {
-      int64_t offset = -1; // A token, or a result in the caller's buffer.
+      // A token, or a result in the caller's buffer or in an argument.
+      int64_t offset = -1;
       for (int output : kernel.outputs)
         if (planned->getValue(output) == result)
           if (auto it = itemOfRoot.find(output); it != itemOfRoot.end())

@@ -38,6 +38,9 @@ struct KernelGraph {
   const Program *program = nullptr;
   std::vector<KernelNode> kernels;
   int firstBackward = 0; ///< index of the first backward kernel
+  /// Whether what is written in place is what `in_place` on the fp8.kernel ops
+  /// says; else findReuse decides.
+  bool reusesAsWritten = false;
 
   double getSeconds() const;
 };
@@ -73,10 +76,28 @@ std::vector<int> schedule(const KernelGraph &graph);
 SmallVector<int> getLiveRoots(const KernelGraph &graph, ArrayRef<int> order,
                               int position);
 
-/// First and last position at which each storage root is live in `order`; {-1,
-/// -1} for what has no local storage. What escapes is live to order.size() - 1.
-std::vector<std::pair<int, int>> getLiveRanges(const KernelGraph &graph,
-                                               ArrayRef<int> order);
+/// Where a storage root is live in an order of kernels.
+struct LiveRange {
+  /// First and last position; -1 for what has no storage that the step
+  /// allocates. What escapes is live to the end of the order.
+  int first = -1, second = -1;
+  /// The root that is written over this one, by the kernel at `second + 1`,
+  /// which reads this one for the last time; -1 where none is.
+  int successor = -1;
+  /// The root, or the donated argument, that this one is written over; -1 where
+  /// none is. Over an argument, or over what is written over one, it takes no
+  /// storage.
+  int predecessor = -1;
+
+  /// The position of the last kernel that reads or writes the root.
+  int getLastUse() const { return successor < 0 ? second : second + 1; }
+};
+
+/// The live range of each root of the program (position in Program::values).
+/// Storage that is written in place changes hands: each byte is in one range at
+/// a time.
+std::vector<LiveRange> getLiveRanges(const KernelGraph &graph,
+                                     ArrayRef<int> order);
 
 } // namespace mlir::fp8
 

@@ -57,6 +57,7 @@ struct PlanValue {
       -1; ///< the value whose storage this one names (itself unless a view)
   int64_t bytes = 0;     ///< of its own type
   bool resident = false; ///< a function argument: costs nothing to keep
+  bool donated = false;  ///< an argument that may be overwritten
   bool escapes =
       false; ///< a result of the function names this storage (set on roots)
   bool callerPlaced = false; ///< the result it escapes as lives in the caller's

@@ -23,13 +23,14 @@ struct PlannedProgram {
   KernelGraph kernels;
   std::vector<int> order; ///< 0, 1, 2, ...
   PeakInfo peak;
-  /// Per storage root (position in Program::values): first and last kernel at
-  /// which it is live, {-1, -1} for others.
-  std::vector<std::pair<int, int>> ranges;
+  /// Per storage root (position in Program::values): where it is live.
+  std::vector<LiveRange> ranges;
 
-  /// Reads `func`; fails with an error where it cannot be planned.
-  static FailureOr<PlannedProgram> read(func::FuncOp func,
-                                        const Target &target);
+  /// Reads `func`; fails with an error where it cannot be planned. What is
+  /// written in place is decided where `decideReuse` is set, else it is what
+  /// the kernels say.
+  static FailureOr<PlannedProgram> read(func::FuncOp func, const Target &target,
+                                        bool decideReuse = false);
 
   /// The op of a kernel: an fp8.kernel or an fp8.wait.
   Operation *getOp(int kernel) const;

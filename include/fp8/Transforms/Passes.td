@@ -145,7 +145,9 @@ def FP8InsertFreesPass : Pass<"fp8-insert-frees", "::mlir::ModuleOp"> {
   let summary = "puts fp8.free directly after the last use of each alias class";
   let description = [{
     After the wait, for what a collective in flight uses. Results of the step and arguments are never freed. A value
-    that is never used is freed directly after its producer.
+    that is never used is freed directly after its producer. Where a kernel may write a result over an operand that
+    dies there (`docs/rationale/planning.md`, "In place"), `in_place` on it says so, and the operand's storage is not
+    freed but the result's; a result over an argument marked `fp8.donated` is not freed at all.
   }];
   let dependentDialects = ["::mlir::fp8::FP8Dialect"];
 }
@@ -153,7 +155,8 @@ def FP8InsertFreesPass : Pass<"fp8-insert-frees", "::mlir::ModuleOp"> {
 def FP8PlacePass : Pass<"fp8-place", "::mlir::ModuleOp"> {
   let summary = "gives every buffer an offset in one arena";
   let description = [{
-    Sets `offsets` and `workspace_offset` of each kernel, multiples of 256, and on the function `fp8.arena_bytes`.
+    Sets `offsets` and `workspace_offset` of each kernel, multiples of 256, and on the function `fp8.arena_bytes`. A
+    result that `in_place` writes over a buffer has that buffer's offset; one over an argument has -1.
     The best of several greedy packings; where none is proved lowest, of a search with a limit on nodes too.
   }];
 }
@@ -162,7 +165,8 @@ def FP8CheckPlanPass : Pass<"fp8-check-plan", "::mlir::ModuleOp"> {
   let summary = "checks a plan, with no code shared with the passes that made it";
   let description = [{
     On planned or placed IR: no use after free, no double free, no leak (everything the step allocates but its results
-    is freed), no free of an argument, waits before use and before frees of what a collective uses; on placed IR also:
+    is freed), no free of an argument, results in place only over operands that nothing needs any more and that their
+    kernel reads where it writes, waits before use and before frees of what a collective uses; on placed IR also:
     offsets aligned, live buffers disjoint, everything inside `fp8.arena_bytes`, results of the caller not in the
     arena. Each violation is an error at its op.
   }];

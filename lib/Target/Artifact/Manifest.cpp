@@ -235,6 +235,13 @@ LogicalResult FunctionWriter::writeKernel(KernelOp kernel) {
     name = (main->getName().getStringRef() + "#" + Twine(ordinal)).str();
 
   for (auto [index, result] : llvm::enumerate(kernel.getResults())) {
+    // In place: another command that writes the same storage.
+    if (int64_t over = kernel.getInPlace() ? (*kernel.getInPlace())[index] : -1;
+        over >= 0) {
+      views[result] =
+          dense(inputs[over].isArgument, inputs[over].index, result.getType());
+      continue;
+    }
     std::string resultName =
         nameOf(body.getTerminator()->getOperand(index).getLoc());
     if (resultName.empty())

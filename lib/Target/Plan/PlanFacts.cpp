@@ -63,21 +63,28 @@ FailureOr<PlanFacts> PlanFacts::read(func::FuncOp func, const Target &target) {
   std::vector<int64_t> transient(numKernels + 1, 0), naive(numKernels + 1, 0);
   int peak = facts.planned.peak.peakKernel;
   for (auto [root, range] : llvm::enumerate(facts.planned.ranges)) {
-    if (range.first < 0)
+    if (range.first < 0 && range.predecessor < 0)
       continue;
     const PlanValue &value = facts.planned.getEntry(root);
-    bool crosses = range.first < firstBackward && range.second >= firstBackward;
     std::string name = names.getName(value.value);
+    if (range.predecessor >= 0)
+      facts.inPlace.push_back(
+          {name, names.getName(facts.planned.getEntry(range.predecessor).value),
+           value.bytes, /*inArgument=*/range.first < 0});
+    if (range.first < 0)
+      continue;
+    int lastUse = range.getLastUse();
+    bool crosses = range.first < firstBackward && lastUse >= firstBackward;
     if (value.escapes)
       facts.ioBytes += value.bytes;
     if (!value.escapes && !crosses) {
       transient[range.first] += value.bytes;
       transient[range.second + 1] -= value.bytes;
     }
-    int regionEnd = range.second < firstBackward ? firstBackward - 1 : end;
+    int regionEnd = lastUse < firstBackward ? firstBackward - 1 : end;
     naive[range.first] += value.bytes;
     naive[regionEnd + 1] -= value.bytes;
-    if (!value.escapes)
+    if (!value.escapes && range.successor < 0)
       facts.frees.push_back({name, value.bytes, range.second, regionEnd});
     if (range.first <= peak && peak <= range.second)
       facts.liveAtPeak.push_back({name, value.bytes,

@@ -44,6 +44,13 @@ struct PlanFacts {
   };
   std::vector<Free> frees; ///< in program order
 
+  struct InPlace {
+    std::string name, over;
+    int64_t bytes = 0;
+    bool inArgument = false; ///< costs no bytes at all
+  };
+  std::vector<InPlace> inPlace; ///< in program order
+
   /// The peak if every value were freed only at the end of the region that
   /// frees it.
   int64_t naivePeak = 0;

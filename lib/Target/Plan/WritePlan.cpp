@@ -74,7 +74,7 @@ static llvm::json::Object describe(const PlanFacts &facts) {
     plan["lower_bound_bytes"] = facts.decisions.lowerBound;
     plan["bound_kind"] = facts.decisions.boundKind;
   }
-  llvm::json::Array saved, recomputed, frees, timeline, live;
+  llvm::json::Array saved, recomputed, frees, inPlace, timeline, live;
   for (const PlanFacts::Saved &entry : facts.saved)
     saved.push_back(llvm::json::Object{{"value", entry.decision.value},
                                        {"op", entry.decision.op},
@@ -95,6 +95,12 @@ static llvm::json::Object describe(const PlanFacts &facts) {
         {"bytes", entry.bytes},
         {"after", facts.kernelNames[entry.after]},
         {"naive_after", facts.kernelNames[entry.naiveAfter]}});
+  for (const PlanFacts::InPlace &entry : facts.inPlace)
+    inPlace.push_back(llvm::json::Object{
+        {"value", entry.name},
+        {"over", entry.over},
+        {"bytes", entry.bytes},
+        {"storage", entry.inArgument ? "argument" : "arena"}});
   for (auto [index, bytes] : llvm::enumerate(peak.live))
     timeline.push_back(llvm::json::Object{{"op", facts.kernelNames[index]},
                                           {"live_bytes", bytes}});
@@ -104,6 +110,7 @@ static llvm::json::Object describe(const PlanFacts &facts) {
   plan["saved"] = std::move(saved);
   plan["recomputed"] = std::move(recomputed);
   plan["frees"] = std::move(frees);
+  plan["in_place"] = std::move(inPlace);
   plan["timeline"] = std::move(timeline);
   plan["peak_at"] = llvm::json::Object{
       {"op", peak.peakKernel < 0

@@ -74,6 +74,13 @@ static void writeFunction(const PlanFacts &facts, raw_ostream &os) {
        << (entry.times == 1 ? " time" : " times") << ")\n"
        << std::string(22, ' ') << entry.why << '\n';
 
+  if (!facts.inPlace.empty())
+    os << "\nWritten in place\n";
+  for (const PlanFacts::InPlace &entry : facts.inPlace)
+    os << padLeft(formatBytes(entry.bytes), 20) << "  " << entry.name
+       << " over " << (entry.inArgument ? "argument " : "") << entry.over
+       << '\n';
+
   int64_t early = 0, count = 0;
   for (const PlanFacts::Free &entry : facts.frees)
     if (entry.after < entry.naiveAfter) {

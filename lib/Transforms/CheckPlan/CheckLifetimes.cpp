@@ -26,7 +26,7 @@ public:
   LogicalResult run();
 
 private:
-  void checkUses(const LineOp &lineOp);
+  void checkUses(const LineOp &lineOp, int position);
   void checkFree(FreeOp op, int position);
   void checkPushes();
 
@@ -53,7 +53,7 @@ private:
 
 } // namespace
 
-void LifetimeChecker::checkUses(const LineOp &lineOp) {
+void LifetimeChecker::checkUses(const LineOp &lineOp, int position) {
   for (auto [index, storage] : llvm::enumerate(lineOp.uses)) {
     // Once an op, however often it reads the value.
     if (llvm::is_contained(ArrayRef(lineOp.uses).take_front(index), storage))
@@ -63,6 +63,13 @@ void LifetimeChecker::checkUses(const LineOp &lineOp) {
               .append("uses ", describe(storage), " after it was freed")
               .attachNote(locAt(freedAt[storage]))
           << "freed here";
+    if (int by = line.storages[storage].overwriter;
+        by >= 0 && line.storages[by].producer < position)
+      error(lineOp.op)
+              .append("uses ", describe(storage), " after '", line.getName(by),
+                      "' was written over it")
+              .attachNote(locAt(line.storages[by].producer))
+          << "written here";
     bool isWaited = llvm::is_contained(lineOp.waits, written[storage]);
     if (written[storage] >= 0 && !isWaited && isa<KernelOp>(lineOp.op))
       error(lineOp.op)
@@ -84,6 +91,19 @@ void LifetimeChecker::checkFree(FreeOp op, int position) {
     if (storage.isArgument()) {
       error(op) << "frees " << describe(id)
                 << ", but it is an argument of the function";
+      continue;
+    }
+    if (storage.inArgument) {
+      error(op) << "frees " << describe(id)
+                << ", but it is written over an argument of the function";
+      continue;
+    }
+    if (storage.overwriter >= 0) {
+      error(op)
+              .append("frees ", describe(id), ", but '",
+                      line.getName(storage.overwriter), "' is written over it")
+              .attachNote(locAt(line.storages[storage.overwriter].producer))
+          << "written here";
       continue;
     }
     // A residual argument stands for the value that was passed.
@@ -149,7 +169,7 @@ void LifetimeChecker::checkPushes() {
 LogicalResult LifetimeChecker::run() {
   for (auto [index, lineOp] : llvm::enumerate(line.ops)) {
     int position = static_cast<int>(index);
-    checkUses(lineOp);
+    checkUses(lineOp, position);
     for (int id : lineOp.waits) {
       const Transfer &transfer = line.transfers[id];
       for (int storage : transfer.reads)
@@ -161,6 +181,16 @@ LogicalResult LifetimeChecker::run() {
     }
     if (auto op = dyn_cast<FreeOp>(lineOp.op))
       checkFree(op, position);
+    for (int made : lineOp.makes)
+      if (int over = line.storages[made].over;
+          over >= 0 && !inFlight[over].empty())
+        error(lineOp.op)
+                .append("writes '", line.getName(made), "' over ",
+                        describe(over),
+                        " before the wait for a collective that uses it")
+                .attachNote(
+                    locAt(line.transfers[*inFlight[over].begin()].start))
+            << "started here";
     for (int id : lineOp.starts) {
       const Transfer &transfer = line.transfers[id];
       for (int storage : transfer.reads)
@@ -176,7 +206,8 @@ LogicalResult LifetimeChecker::run() {
       error(line.ops[transfer.start].op)
           << "starts a collective that nothing waits for";
   for (auto [id, storage] : llvm::enumerate(line.storages)) {
-    if (storage.isArgument() || storage.escapes || freedAt[id] >= 0)
+    if (storage.isArgument() || storage.inArgument || storage.escapes ||
+        storage.overwriter >= 0 || freedAt[id] >= 0)
       continue;
     InFlightDiagnostic diag = error(line.ops[storage.producer].op);
     diag << "makes " << describe(static_cast<int>(id))

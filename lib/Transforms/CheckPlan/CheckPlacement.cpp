@@ -117,6 +117,14 @@ void PlacementChecker::checkKernel(KernelOp kernel, const LineOp &lineOp) {
                        "caller's buffer";
       continue;
     }
+    if (storage.inArgument) {
+      if (offset != -1)
+        error(kernel) << "places " << describe(id, storage.bytes) << " at "
+                      << offset
+                      << ", but it is written over an argument; expected "
+                         "offset -1";
+      continue;
+    }
     if (storage.inCaller && offset != -1) {
       error(kernel) << "places " << describe(id, storage.bytes) << " at "
                     << offset
@@ -127,6 +135,21 @@ void PlacementChecker::checkKernel(KernelOp kernel, const LineOp &lineOp) {
     if (!storage.inCaller && offset < 0) {
       error(kernel) << "expected an offset in the arena for "
                     << describe(id, storage.bytes) << ", but got " << offset;
+      continue;
+    }
+    if (storage.over >= 0 && entered[storage.over]) {
+      Arena::iterator slot = *entered[storage.over];
+      if (offset != slot->first) {
+        error(kernel) << "places " << describe(id, storage.bytes) << " at "
+                      << offset << ", but it is written over "
+                      << describe(storage.over,
+                                  line.storages[storage.over].bytes)
+                      << " at " << slot->first;
+        continue;
+      }
+      slot->second.storage = id;
+      entered[storage.over].reset();
+      entered[id] = slot;
       continue;
     }
     if (!storage.inCaller)

@@ -18,6 +18,10 @@ namespace mlir::fp8::check {
 /// line allocates and does not return. State is pushed in one region only.
 LogicalResult checkLifetimes(const PlanLine &line);
 
+/// What is written in place is written over an operand that nothing needs any
+/// more, and that the kernel reads only where it writes.
+LogicalResult checkInPlace(const PlanLine &line);
+
 /// On placed IR: live buffers and workspaces are disjoint and inside the arena.
 /// Succeeds on IR without offsets.
 LogicalResult checkPlacement(const PlanLine &line);

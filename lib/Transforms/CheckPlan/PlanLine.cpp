@@ -206,9 +206,23 @@ LogicalResult PlanLine::readKernel(KernelOp kernel) {
       alias(result, getStorage(kernel.getInputs()[*operand]));
       continue;
     }
-    if (countBytes(result.getType()) > 0)
-      ops[position].makes.push_back(
-          addStorage(result, position, static_cast<unsigned>(number)));
+    if (countBytes(result.getType()) <= 0)
+      continue;
+    int made = addStorage(result, position, static_cast<unsigned>(number));
+    ops[position].makes.push_back(made);
+    std::optional<ArrayRef<int64_t>> inPlace = kernel.getInPlace();
+    if (!inPlace || (*inPlace)[number] < 0)
+      continue;
+    int over = getStorage(kernel.getInputs()[(*inPlace)[number]]);
+    if (over < 0)
+      return kernel.emitOpError("expected an operand with storage to write '")
+             << getName(made) << "' over, but operand " << (*inPlace)[number]
+             << " has none";
+    storages[made].over = over;
+    storages[made].inArgument =
+        storages[over].isArgument() || storages[over].inArgument;
+    if (storages[over].overwriter < 0)
+      storages[over].overwriter = made;
   }
   for (int transfer : ops[position].starts)
     if (!ops[position].makes.empty())

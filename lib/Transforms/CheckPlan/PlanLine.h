@@ -32,6 +32,11 @@ struct Storage {
   /// Function results that name it and that are placed in the caller's buffer,
   /// and those placed in the arena.
   bool inCaller = false, inArena = false;
+  /// The storage whose bytes it takes, by `in_place`, or -1; and for that
+  /// storage the one that took its bytes.
+  int over = -1, overwriter = -1;
+  /// Its bytes are those of an argument.
+  bool inArgument = false;
 
   bool isArgument() const { return producer < 0; }
 };

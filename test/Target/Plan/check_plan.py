@@ -28,7 +28,7 @@ OPTIONAL = (int, type(None))
 KEYS = {
     "function": str, "policy": str, "peak_bytes": int, "arena_bytes": int, "saved_bytes": int, "transient_bytes": int,
     "segments": list, "resident_bytes": int, "device_bytes": OPTIONAL, "min_feasible_peak_bytes": OPTIONAL,
-    "lower_bound_bytes": OPTIONAL, "bound_kind": (str, type(None)), "saved": list, "recomputed": list, "frees": list,
+    "lower_bound_bytes": OPTIONAL, "bound_kind": (str, type(None)), "saved": list, "recomputed": list, "frees": list, "in_place": list,
     "timeline": list, "peak_at": dict, "step_us": (int, float), "recompute_us": (int, float),
     "gap_pct": (int, float, type(None)), "lossy": list,
 }
@@ -38,6 +38,7 @@ ENTRY_KEYS = {
     "saved": {"value": str, "op": str, "loc": str, "bytes": int, "form": str, "why": str},
     "recomputed": {"value": str, "op": str, "times": int, "cost_us": (int, float), "why": str},
     "frees": {"value": str, "bytes": int, "after": str, "naive_after": str},
+    "in_place": {"value": str, "over": str, "bytes": int, "storage": str},
     "timeline": {"op": str, "live_bytes": int},
 }
 
@@ -83,6 +84,8 @@ class Line:
 
     def __init__(self, module, function):
         self.names = module.value_names(function)
+        # What is written in place, and over what.
+        self.over, self.overwritten, self.in_argument, self.writer = {}, {}, set(), {}
         self.kernels, self.roots, self.frees, self.made, self.types = [], {}, {}, {}, {}
         self.residuals, self.results, self.first_backward = [], [], 0
         step = next((op for op in function.walk() if op.name == "fp8.step"), None)
@@ -101,7 +104,17 @@ class Line:
             self.results = [self.root(value) for value in function.regions[0][-1].operands]
         self.results = [value for value in dict.fromkeys(self.results) if value in self.made]
         end = len(self.kernels) - 1
-        self.last = {value: end if value in self.results else self.frees[value] for value in self.made}
+        self.last_use = {}
+        for value in self.made:
+            if value in self.overwritten:
+                expect(value not in self.frees, f"'{value}' is freed, but something is written over it")
+                self.last_use[value] = self.writer[self.overwritten[value]]
+            elif value in self.results:
+                self.last_use[value] = end
+            else:
+                self.last_use[value] = self.frees[value]
+        # Each byte counts once: until the kernel that takes it over.
+        self.last = {value: use - (value in self.overwritten) for value, use in self.last_use.items()}
 
     def _split_yield(self, op):
         found = re.search(r"operandSegmentSizes = array<i32: (\d+), (\d+)>", op.attributes)
@@ -119,9 +132,20 @@ class Line:
             if op.name in ("fp8.kernel", "fp8.wait"):
                 self.kernels.append(op)
             if op.name == "fp8.kernel":
-                for value, kind in zip(op.results, op.result_types):
-                    if kind.startswith("tensor"):
-                        self.made[value], self.types[value] = len(self.kernels) - 1, kind
+                places = op.integers("in_place") or [-1] * len(op.results)
+                for value, kind, place in zip(op.results, op.result_types, places):
+                    if not kind.startswith("tensor"):
+                        continue
+                    self.types[value], self.writer[value] = kind, len(self.kernels) - 1
+                    if place >= 0:
+                        self.over[value] = self.root(op.operands[place])
+                        expect(self.over[value] not in self.overwritten, f"'{value}' is not the only one over its place")
+                        self.overwritten[self.over[value]] = value
+                        # What no kernel has made is an argument.
+                        if self.over[value] not in self.made:
+                            self.in_argument.add(value)
+                            continue
+                    self.made[value] = len(self.kernels) - 1
             if op.name == "fp8.free":
                 for value in op.operands:
                     value = self.root(value)
@@ -135,7 +159,7 @@ class Line:
         return self.made[value] <= index <= self.last[value]
 
     def crosses(self, value):
-        return self.made[value] < self.first_backward <= self.last[value] and value not in self.results
+        return self.made[value] < self.first_backward <= self.last_use[value] and value not in self.results
 
     def live_bytes(self, index, values=None):
         values = self.made if values is None else values
@@ -182,6 +206,12 @@ def check_memory(plan, line):
               line.kernel_name(ends[index >= line.first_backward])) for value, index in line.frees.items()]
     expect_equal("frees", sorted((part["value"], part["bytes"], part["after"], part["naive_after"])
                                  for part in plan["frees"]), sorted(freed))
+    # The text does not name arguments.
+    expect_equal("in_place", [(part["value"], part["bytes"], part["storage"]) for part in plan["in_place"]],
+                 [(line.names[value], line.bytes(value), "argument" if value in line.in_argument else "arena")
+                  for value in line.over])
+    for part, over in zip(plan["in_place"], line.over.values()):
+        expect_equal(f"over of {part['value']}", part["over"], line.names.get(over, part["over"]))
 
 
 def check_arena(plan, function, line):

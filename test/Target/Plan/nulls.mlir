@@ -15,6 +15,7 @@
 // CHECK: "functions": [
 // CHECK: "gap_pct": null,
 // CHECK-NEXT: "gap_reason": "no lower bound on the step time is proved yet",
+// CHECK-NEXT: "in_place": [],
 // CHECK-NEXT: "lossy": [],
 // CHECK-NEXT: "lower_bound_bytes": null,
 // CHECK-NEXT: "lower_bound_reason": "fp8-select-saved has not run on this function",

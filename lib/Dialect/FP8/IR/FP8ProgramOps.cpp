@@ -288,6 +288,37 @@ LogicalResult KernelOp::verify() {
              << "expected 'workspace_offset' to be a multiple of 256, but got "
              << *offset;
   }
+  // (C5)
+  std::optional<ArrayRef<int64_t>> inPlace = getInPlace();
+  if (!inPlace)
+    return success();
+  if (getKind() != KernelKind::Loop && getKind() != KernelKind::Matmul)
+    return emitOpError() << "expected no 'in_place' on a '"
+                         << stringifyKernelKind(getKind()) << "' kernel";
+  if (inPlace->size() != getNumResults())
+    return emitOpError() << "expected 'in_place' with one entry per result ("
+                         << getNumResults() << "), but got " << inPlace->size();
+  int64_t numInputs = getInputs().size();
+  for (auto [number, operand] : llvm::enumerate(*inPlace)) {
+    if (operand == -1)
+      continue;
+    if (operand < 0 || operand >= numInputs)
+      return emitOpError() << "expected 'in_place' of -1 or operand numbers "
+                              "below "
+                           << numInputs << ", but got " << operand;
+    if (llvm::is_contained(inPlace->take_front(number), operand))
+      return emitOpError() << "expected no operand twice in 'in_place', but "
+                              "got "
+                           << operand << " again";
+    Type type = getResult(number).getType(),
+         over = getInputs()[operand].getType();
+    if (!isa<RankedTensorType>(type) || !isa<RankedTensorType>(over) ||
+        getByteSize(type) != getByteSize(over))
+      return emitOpError() << "expected result " << number
+                           << " to be of as many bytes as operand " << operand
+                           << ", which it is written over, but got " << type
+                           << " and " << over;
+  }
   return success();
 }
 

@@ -490,3 +490,81 @@ func.func @f(%x: tensor<8x4xf32>) {
   fp8.free %p : tensor<4x8xf32>
   return
 }
+
+// -----
+
+// kernel C5
+func.func @f(%x: tensor<8xf32>, %y: tensor<4xf32>) {
+  // expected-error@+1 {{expected 'in_place' with one entry per result (1), but got 2}}
+  %0 = fp8.kernel loop (%a = %x : tensor<8xf32>, %b = %y : tensor<4xf32>) -> (tensor<8xf32>)
+      attributes {in_place = array<i64: -1, -1>} {
+    %1 = math.exp %a : tensor<8xf32>
+    fp8.yield %1 : tensor<8xf32>
+  }
+  return
+}
+
+// -----
+
+// kernel C5
+func.func @f(%x: tensor<8xf32>, %y: tensor<4xf32>) {
+  // expected-error@+1 {{expected 'in_place' of -1 or operand numbers below 2, but got 2}}
+  %0 = fp8.kernel loop (%a = %x : tensor<8xf32>, %b = %y : tensor<4xf32>) -> (tensor<8xf32>)
+      attributes {in_place = array<i64: 2>} {
+    %1 = math.exp %a : tensor<8xf32>
+    fp8.yield %1 : tensor<8xf32>
+  }
+  return
+}
+
+// -----
+
+// kernel C5
+func.func @f(%x: tensor<8xf32>, %y: tensor<4xf32>) {
+  // expected-error@+1 {{expected 'in_place' of -1 or operand numbers below 2, but got -2}}
+  %0 = fp8.kernel loop (%a = %x : tensor<8xf32>, %b = %y : tensor<4xf32>) -> (tensor<8xf32>)
+      attributes {in_place = array<i64: -2>} {
+    %1 = math.exp %a : tensor<8xf32>
+    fp8.yield %1 : tensor<8xf32>
+  }
+  return
+}
+
+// -----
+
+// kernel C5
+func.func @f(%x: tensor<8xf32>, %y: tensor<4xf32>) {
+  // expected-error@+1 {{expected result 0 to be of as many bytes as operand 1, which it is written over, but got 'tensor<8xf32>' and 'tensor<4xf32>'}}
+  %0 = fp8.kernel loop (%a = %x : tensor<8xf32>, %b = %y : tensor<4xf32>) -> (tensor<8xf32>)
+      attributes {in_place = array<i64: 1>} {
+    %1 = math.exp %a : tensor<8xf32>
+    fp8.yield %1 : tensor<8xf32>
+  }
+  return
+}
+
+// -----
+
+// kernel C5
+func.func @f(%x: tensor<8xf32>, %y: tensor<4xf32>) {
+  // expected-error@+1 {{expected no 'in_place' on a 'opaque' kernel}}
+  %0 = fp8.kernel opaque (%a = %x : tensor<8xf32>, %b = %y : tensor<4xf32>) -> (tensor<8xf32>)
+      attributes {in_place = array<i64: 0>} {
+    %1 = fp8.opaque "f"(%a) : (tensor<8xf32>) -> tensor<8xf32>
+    fp8.yield %1 : tensor<8xf32>
+  }
+  return
+}
+
+// -----
+
+// kernel C5
+func.func @f(%x: tensor<8xf32>) {
+  // expected-error@+1 {{expected no operand twice in 'in_place', but got 0 again}}
+  %0:2 = fp8.kernel loop (%a = %x : tensor<8xf32>) -> (tensor<8xf32>, tensor<8xf32>)
+      attributes {in_place = array<i64: 0, 0>} {
+    %1 = math.exp %a : tensor<8xf32>
+    fp8.yield %1, %1 : tensor<8xf32>, tensor<8xf32>
+  }
+  return
+}

@@ -75,12 +75,20 @@ def FP8_KernelOp : FP8_Op<"kernel", [RecursiveMemoryEffects, IsolatedFromAbove, 
     one a result; -1 for a result placed in the caller's buffer) and `workspace_offset` are set by `fp8-place`,
     `symbol` (the function that runs it) by the lowering to a target.
 
+    `in_place`, set by `fp8-insert-frees`, has one entry a result: the operand that the result is written over, or -1.
+    The operand dies there; the result has its storage, at its offset or, where that is an argument marked
+    `fp8.donated`, in the argument (offset -1), and costs no bytes of its own. A lowering must read an element of every
+    operand before it writes that element of a result; `fp8-check-plan` holds each entry to the rule of
+    `docs/rationale/planning.md`, "In place".
+
     * (C1) the block's arguments have the operands' types, the results the yield's types;
     * (C2) `loop`: any number of elementwise ops, reductions, broadcasts, casts, views, transposes; `matmul`: one
       `fp8.matmul`, views of its operands, nothing else; `collective`, `opaque`, `state`: one such op and views;
     * (C3) `offsets`, where present, has one entry a result, each -1 or a multiple of 256;
     * (C4) `workspace` is not negative; `workspace_offset`, a multiple of 256, is present only where `workspace` is
-      above 0.
+      above 0;
+    * (C5) `in_place`, where present, has one entry a result, each -1 or the number of an operand with as many bytes,
+      no operand twice; only a `loop` or `matmul` kernel has one.
 
     Example:
     ```mlir
@@ -92,7 +100,8 @@ def FP8_KernelOp : FP8_Op<"kernel", [RecursiveMemoryEffects, IsolatedFromAbove, 
   }];
   let arguments = (ins FP8_KernelKindAttr:$kind, Variadic<AnyType>:$inputs,
     DefaultValuedAttr<I64Attr, "0">:$workspace, OptionalAttr<DenseI64ArrayAttr>:$offsets,
-    OptionalAttr<I64Attr>:$workspace_offset, OptionalAttr<StrAttr>:$symbol);
+    OptionalAttr<I64Attr>:$workspace_offset, OptionalAttr<DenseI64ArrayAttr>:$in_place,
+    OptionalAttr<StrAttr>:$symbol);
   let results = (outs Variadic<AnyType>:$outputs);
   let regions = (region SizedRegion<1>:$body);
   let hasCustomAssemblyFormat = 1;

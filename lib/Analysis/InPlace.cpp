@@ -1,0 +1,253 @@
+//===- InPlace.cpp - results in the storage of operands ---------*- C++ -*-===//
+//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The rule looks at the ops of a kernel and at what each of them reads: all of
+// a value, or a view of it.
+//
+//===----------------------------------------------------------------------===//
+
+#include "fp8/Analysis/InPlace.h"
+
+using namespace mlir;
+using namespace mlir::fp8;
+
+namespace {
+
+/// What an op of a kernel reads: a value, by its number, as it is or through a
+/// view.
+struct Read {
+  int value = -1;
+  bool whole = false;
+};
+
+struct Member {
+  Operation *op = nullptr;
+  SmallVector<Read, 4> reads; ///< one an operand
+  SmallVector<int, 2> results;
+};
+
+/// The ops of a kernel, without views and constants.
+struct Body {
+  SmallVector<Member, 8> members;
+  SmallVector<Read, 2> outputs; ///< the values that are written to memory
+  int result = -1;              ///< which of them the rule is about
+};
+
+/// What `value` of the program is in memory.
+Read getRead(const Program &program, int value) {
+  bool whole = true;
+  int root = program.values[value].root;
+  while (value != root) {
+    const Instance &instance =
+        program.instances[program.values[value].instance];
+    Operation *op = program.node(instance).op;
+    // A barrier and a wait are other names of all of it.
+    if (!isa<RematBarrierOp, WaitOp>(op))
+      return {root, false};
+    value = instance.operands.front();
+  }
+  return {root, whole};
+}
+
+/// The body of a kernel whose members are ops of the program.
+Body readMembers(const KernelGraph &graph, const KernelNode &kernel,
+                 int output) {
+  const Program &program = *graph.program;
+  Body body;
+  for (auto [number, value] : llvm::enumerate(kernel.outputs)) {
+    body.outputs.push_back({value, true});
+    if (value == output)
+      body.result = number;
+  }
+  for (int id : kernel.members) {
+    const Instance &instance = program.instances[id];
+    Member &member = body.members.emplace_back();
+    member.op = program.node(instance).op;
+    for (int operand : instance.operands)
+      member.reads.push_back(getRead(program, operand));
+    member.results.assign(instance.results.begin(), instance.results.end());
+  }
+  return body;
+}
+
+/// The body of a kernel that is an fp8.kernel. Values inside are numbered after
+/// those of the program.
+Body readKernelOp(const KernelGraph &graph, const Instance &instance,
+                  int output) {
+  const Program &program = *graph.program;
+  auto kernel = cast<KernelOp>(program.node(instance).op);
+  Block &block = kernel.getBody().front();
+  Body body;
+  DenseMap<Value, Read> reads; // looked up only
+  int next = program.values.size();
+  for (auto [argument, operand] :
+       llvm::zip_equal(block.getArguments(), instance.operands))
+    reads[argument] = getRead(program, operand);
+  for (Operation &op : block.without_terminator()) {
+    if (isView(&op) && !isa<WaitOp>(op)) {
+      Read read = reads.lookup(op.getOperand(0));
+      read.whole &= isa<RematBarrierOp>(op);
+      reads[op.getResult(0)] = read;
+      continue;
+    }
+    Member &member = body.members.emplace_back();
+    member.op = &op;
+    for (Value operand : op.getOperands())
+      member.reads.push_back(reads.lookup(operand));
+    for (Value result : op.getResults()) {
+      member.results.push_back(next);
+      reads[result] = {next++, true};
+    }
+  }
+  for (Value value : block.getTerminator()->getOperands())
+    body.outputs.push_back(reads.lookup(value));
+  body.result = llvm::find(instance.results, output) - instance.results.begin();
+  return body;
+}
+
+/// True where element i of each result of `op` is computed from element i of
+/// operand `number`.
+bool isElementwiseIn(Operation *op, unsigned number) {
+  if (isa<CastOp, DequantizeOp>(op))
+    return number == 0; // The scale is one a group.
+  return OpTrait::hasElementwiseMappableTraits(op);
+}
+
+bool canLoopWriteOver(const Body &body, int operand) {
+  DenseSet<int> computed = {operand}, reductions; // looked up only
+  bool readsBack = false;
+  for (const Member &member : body.members) {
+    bool any = false;
+    for (auto [number, read] : llvm::enumerate(member.reads)) {
+      readsBack |= reductions.contains(read.value);
+      if (!computed.contains(read.value))
+        continue;
+      if (!read.whole || !isElementwiseIn(member.op, number))
+        return false;
+      any = true;
+    }
+    if (isa<AmaxOp, ReduceOp>(member.op))
+      reductions.insert_range(member.results);
+    if (any)
+      computed.insert_range(member.results);
+  }
+  // In one pass all operands are read at an element before any result is
+  // written there. A later pass would read what an earlier one has written.
+  for (auto [number, output] : llvm::enumerate(body.outputs))
+    if (computed.contains(output.value) &&
+        (!output.whole ||
+         (readsBack && static_cast<int>(number) != body.result)))
+      return false;
+  return body.outputs[body.result].whole;
+}
+
+bool canMatmulWriteOver(const Body &body, int operand) {
+  auto matmul = dyn_cast<MatmulOp>(body.members.front().op);
+  if (!matmul || !matmul.getAcc() ||
+      matmul.getAcc().getType() != matmul.getResult().getType())
+    return false;
+  unsigned acc = matmul.getAccMutable().begin()->getOperandNumber();
+  for (auto [number, read] : llvm::enumerate(body.members.front().reads))
+    if ((read.value == operand) != (number == acc))
+      return false;
+  return body.members.front().reads[acc].whole;
+}
+
+/// True for tensors of one shape whose elements have one width.
+bool areLaidOutAlike(Type a, Type b) {
+  auto first = dyn_cast<RankedTensorType>(a),
+       second = dyn_cast<RankedTensorType>(b);
+  return first && second && first.getShape() == second.getShape() &&
+         getByteSize(first) == getByteSize(second);
+}
+
+/// The root in whose storage the IR says that result `output` of a kernel is
+/// written; -1 where it says nothing.
+int getWrittenOver(const Program &program, const KernelNode &kernel,
+                   int output) {
+  const Instance &instance = program.instances[kernel.members.front()];
+  auto op = dyn_cast<KernelOp>(program.node(instance).op);
+  std::optional<ArrayRef<int64_t>> inPlace =
+      op ? op.getInPlace() : std::nullopt;
+  if (!inPlace)
+    return -1;
+  int64_t operand = (*inPlace)[llvm::find(instance.results, output) -
+                               instance.results.begin()];
+  return operand < 0 ? -1 : program.values[instance.operands[operand]].root;
+}
+
+} // namespace
+
+bool mlir::fp8::canWriteOver(const KernelGraph &graph, int kernel, int output,
+                             int operand) {
+  const Program &program = *graph.program;
+  const KernelNode &node = graph.kernels[kernel];
+  const Instance &instance = program.instances[node.members.front()];
+  if (!areLaidOutAlike(program.graphValue(output).value.getType(),
+                       program.graphValue(operand).value.getType()))
+    return false;
+  NodeClass kind = node.kind;
+  if (auto op = dyn_cast<KernelOp>(program.node(instance).op))
+    kind = op.getKind() == KernelKind::Loop     ? NodeClass::Loop
+           : op.getKind() == KernelKind::Matmul ? NodeClass::Matmul
+                                                : NodeClass::Kernel;
+  if (kind != NodeClass::Loop && kind != NodeClass::Matmul)
+    return false;
+  Body body = node.kind == NodeClass::Kernel
+                  ? readKernelOp(graph, instance, output)
+                  : readMembers(graph, node, output);
+  return kind == NodeClass::Loop ? canLoopWriteOver(body, operand)
+                                 : canMatmulWriteOver(body, operand);
+}
+
+void mlir::fp8::handOver(const KernelGraph &graph, ArrayRef<int> order,
+                         MutableArrayRef<LiveRange> ranges) {
+  const Program &program = *graph.program;
+  // The last use of what may be written over: of buffers as `ranges` says it,
+  // of donated arguments found here.
+  std::vector<int> lastUse(ranges.size(), -1);
+  std::vector<bool> inArgument(ranges.size(), false);
+  for (auto [root, range] : llvm::enumerate(ranges)) {
+    lastUse[root] = range.second;
+    inArgument[root] = program.values[root].instance < 0;
+  }
+  for (auto [position, id] : llvm::enumerate(order))
+    for (int root : graph.kernels[id].reads)
+      if (inArgument[root])
+        lastUse[root] = position;
+  for (auto [index, id] : llvm::enumerate(order)) {
+    int position = index;
+    const KernelNode &kernel = graph.kernels[id];
+    auto mayTake = [&](int output, int root) {
+      const PlanValue &value = program.graphValue(root);
+      return (program.values[root].instance >= 0 || value.donated) &&
+             lastUse[root] == position && !value.escapes &&
+             ranges[root].successor < 0 &&
+             canWriteOver(graph, id, output, root);
+    };
+    for (int output : kernel.outputs) {
+      const PlanValue &value = program.graphValue(output);
+      if (value.bytes == 0 || value.callerPlaced)
+        continue;
+      int over = -1;
+      if (graph.reusesAsWritten)
+        over = getWrittenOver(program, kernel, output);
+      else
+        for (int root : kernel.reads)
+          if ((over < 0 || (inArgument[root] && !inArgument[over])) &&
+              mayTake(output, root))
+            over = root;
+      if (over < 0 || ranges[over].successor >= 0)
+        continue;
+      ranges[output].predecessor = over;
+      ranges[over].successor = output;
+      if (inArgument[over]) {
+        inArgument[output] = true;
+        ranges[output].first = ranges[output].second = -1;
+      } else {
+        ranges[over].second = position - 1;
+      }
+    }
+  }
+}
