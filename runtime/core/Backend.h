@@ -6,45 +6,117 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// The interface between command lists and a device. The runner resolves
-// storage; a backend only allocates, launches, multiplies and copies.
+// The interface between command lists and a device. A backend turns a command
+// into a task once; the runner then resolves storage and runs tasks. Beside
+// that a backend gives its callers memory, copies, streams and events, so that
+// a tool needs no library of the device's maker.
 //
 //===----------------------------------------------------------------------===//
 
 #ifndef FP8RT_CORE_BACKEND_H
 #define FP8RT_CORE_BACKEND_H
 
-#include "fp8rt/CpuGemm.h"
+#include "Manifest.h"
+#include "Memory.h"
 
 #include <cstddef>
+#include <functional>
+#include <memory>
+#include <optional>
 #include <string>
-#include <string_view>
 
 namespace fp8rt {
+
+/// One command (launch, gemm, copy or fill), ready to run.
+class Task {
+public:
+  virtual ~Task() = default;
+
+  /// Enqueues the command. `addresses` are those of the command's `refs`.
+  /// Returns false and sets `error` on failure.
+  virtual bool run(void *const *addresses, void *stream,
+                   std::string &error) = 0;
+};
+
+/// A point in a stream, for timing.
+class Event {
+public:
+  virtual ~Event() = default;
+  virtual bool record(void *stream, std::string &error) = 0;
+  /// Milliseconds from `start` to this event; waits until both have happened.
+  /// `start` is of the same backend.
+  virtual bool elapsed(const Event &start, double &milliseconds,
+                       std::string &error) const = 0;
+};
+
+/// Enqueued work that was recorded and can be replayed.
+class Graph {
+public:
+  virtual ~Graph() = default;
+  virtual bool launch(void *stream, std::string &error) = 0;
+};
+
+/// The test values of an argument in one run (fp8rt/Inputs.h).
+struct InputFill {
+  DType dtype = DType::F32;
+  uint64_t count = 0;
+  Init init = Init::Normal;
+  float scale = 1.0f;
+  uint64_t key = 0;
+};
 
 /// A device. Functions that can fail return false (or null) and set `error`.
 class Backend {
 public:
-  using Kernel = void *;
-
   virtual ~Backend() = default;
 
   /// The name that options and reports use.
   virtual const char *name() const = 0;
 
-  /// The kernel called `symbol`, valid as long as the backend lives.
-  virtual Kernel resolve(const std::string &symbol, std::string &error) = 0;
+  /// Prepares `command` of `function`. The task is valid as long as the
+  /// backend lives.
+  virtual std::unique_ptr<Task> prepare(const Command &command,
+                                        const Function &function,
+                                        std::string &error) = 0;
 
-  /// Storage of `bytes` bytes aligned to 256 bytes; dynamic mode only.
-  virtual void *allocate(size_t bytes, void *stream) = 0;
-  virtual void release(void *pointer, void *stream) = 0;
+  /// Storage access for one runner.
+  virtual std::unique_ptr<Memory> createMemory(std::string &error) = 0;
 
-  virtual bool launch(Kernel kernel, void *const *args, void *stream,
+  /// Records what `enqueue` enqueues on the stream it is given, without
+  /// running it.
+  virtual std::unique_ptr<Graph>
+  capture(const std::function<bool(void *stream, std::string &)> &enqueue,
+          std::string &error) = 0;
+
+  virtual std::unique_ptr<Event> createEvent(std::string &error) = 0;
+  virtual bool createStream(void *&stream, std::string &error) = 0;
+  virtual void destroyStream(void *stream) = 0;
+  /// Waits until everything enqueued on `stream` has happened.
+  virtual bool synchronize(void *stream, std::string &error) = 0;
+
+  /// Memory for arguments, results and arenas, aligned to 256 bytes.
+  virtual void *allocate(size_t bytes, std::string &error) = 0;
+  virtual void release(void *pointer) = 0;
+  /// Copies between the host and the device; complete on return.
+  virtual bool upload(void *to, const void *from, size_t bytes,
                       std::string &error) = 0;
-  virtual bool gemm(const GemmProblem &problem, void *workspace, void *stream,
-                    std::string &error) = 0;
+  virtual bool download(void *to, const void *from, size_t bytes,
+                        std::string &error) = 0;
+  /// Copies on the device, enqueued on `stream`.
   virtual bool copy(void *to, const void *from, size_t bytes, void *stream,
                     std::string &error) = 0;
+  /// Sets every byte to `value`, enqueued on `stream`.
+  virtual bool set(void *data, unsigned char value, size_t bytes, void *stream,
+                   std::string &error) = 0;
+  /// Writes the test values of an argument, enqueued on `stream`.
+  virtual bool fillInput(void *data, const InputFill &fill, void *stream,
+                         std::string &error) = 0;
+  /// Free and all bytes of the device; nothing where they are not known.
+  struct MemoryInfo {
+    uint64_t free = 0;
+    uint64_t total = 0;
+  };
+  virtual std::optional<MemoryInfo> memoryInfo() = 0;
 };
 
 } // namespace fp8rt

@@ -27,6 +27,11 @@ struct fp8rt_program {
 struct fp8rt_runner {
   std::unique_ptr<Runner> runner;
   const Function *function;
+  /// The last run's, read when it is first asked for.
+  std::optional<std::vector<LedgerEntry>> ledger;
+};
+struct fp8rt_event {
+  std::unique_ptr<Event> event;
 };
 
 namespace {
@@ -46,6 +51,15 @@ int guarded(fp8rt_error **error, Body body) {
   } catch (const std::bad_alloc &) {
     return fail(error, "out of memory");
   }
+}
+
+/// The same for a body that sets a message and returns false on failure.
+template <typename Body>
+int status(fp8rt_error **error, Body body) {
+  return guarded(error, [&] {
+    std::string message;
+    return body(message) ? 0 : fail(error, message);
+  });
 }
 
 const Function *functionAt(const fp8rt_program *program, size_t index) {
@@ -170,11 +184,12 @@ int fp8rt_create_runner(fp8rt_program *program, size_t index,
     auto created =
         Runner::create(*program->program, index,
                        {options->memory == FP8RT_DYNAMIC, options->watch != 0,
-                        options->poison != 0, options->ledger != 0},
+                        options->poison != 0, options->ledger != 0,
+                        options->graph != 0, options->gemms_only != 0},
                        message);
     if (!created)
       return fail(error, message);
-    *runner = new fp8rt_runner{std::move(created), function};
+    *runner = new fp8rt_runner{std::move(created), function, std::nullopt};
     return 0;
   });
 }
@@ -190,6 +205,7 @@ int fp8rt_run(fp8rt_runner *runner, void *const *arguments,
               void *stream, fp8rt_error **error) {
   return guarded(error, [&] {
     std::string message;
+    runner->ledger.reset();
     if (!runner->runner->run(arguments, results, arena, arena_size, stream,
                              message))
       return fail(error, message);
@@ -206,15 +222,153 @@ int64_t fp8rt_runner_measured_peak_bytes(const fp8rt_runner *runner) {
   return peak ? static_cast<int64_t>(*peak) : -1;
 }
 
-int fp8rt_runner_get_ledger(const fp8rt_runner *runner, size_t command,
+int64_t fp8rt_runner_pool_high_bytes(fp8rt_runner *runner) {
+  std::optional<uint64_t> bytes = runner->runner->poolHighBytes();
+  return bytes ? static_cast<int64_t>(*bytes) : -1;
+}
+
+int fp8rt_runner_get_ledger(fp8rt_runner *runner, size_t command,
                             fp8rt_ledger_entry *entry) {
-  const std::vector<LedgerEntry> &ledger = runner->runner->ledger();
-  if (command >= ledger.size())
-    return 1;
-  const Command &source = runner->function->commands[command];
-  *entry = {commandOpName(source.op), source.name.c_str(), source.loc.c_str(),
-            ledger[command].milliseconds, ledger[command].liveBytes};
-  return 0;
+  return guarded(nullptr, [&] {
+    std::string message;
+    if (!runner->ledger &&
+        !runner->runner->readLedger(runner->ledger.emplace(), message)) {
+      runner->ledger.reset();
+      return 1;
+    }
+    if (command >= runner->ledger->size())
+      return 1;
+    const Command &source = runner->function->commands[command];
+    const LedgerEntry &line = (*runner->ledger)[command];
+    const CommandWork &work = runner->runner->work()[command];
+    *entry = {commandOpName(source.op),
+              source.name.c_str(),
+              source.loc.c_str(),
+              line.milliseconds,
+              line.liveBytes,
+              work.bytes,
+              work.flops};
+    return 0;
+  });
+}
+
+int fp8rt_allocate(fp8rt_program *program, size_t bytes, void **pointer,
+                   fp8rt_error **error) {
+  return guarded(error, [&] {
+    std::string message;
+    *pointer = program->program->backend->allocate(bytes, message);
+    return *pointer ? 0 : fail(error, message);
+  });
+}
+
+void fp8rt_release(fp8rt_program *program, void *pointer) {
+  if (pointer)
+    program->program->backend->release(pointer);
+}
+
+int fp8rt_upload(fp8rt_program *program, void *to, const void *from,
+                 size_t bytes, fp8rt_error **error) {
+  return status(error, [&](std::string &message) {
+    return program->program->backend->upload(to, from, bytes, message);
+  });
+}
+
+int fp8rt_download(fp8rt_program *program, void *to, const void *from,
+                   size_t bytes, fp8rt_error **error) {
+  return status(error, [&](std::string &message) {
+    return program->program->backend->download(to, from, bytes, message);
+  });
+}
+
+int fp8rt_copy(fp8rt_program *program, void *to, const void *from, size_t bytes,
+               void *stream, fp8rt_error **error) {
+  return status(error, [&](std::string &message) {
+    return program->program->backend->copy(to, from, bytes, stream, message);
+  });
+}
+
+int fp8rt_set(fp8rt_program *program, void *data, unsigned char value,
+              size_t bytes, void *stream, fp8rt_error **error) {
+  return status(error, [&](std::string &message) {
+    return program->program->backend->set(data, value, bytes, stream, message);
+  });
+}
+
+int fp8rt_fill_argument(fp8rt_program *program, size_t index, size_t position,
+                        uint64_t seed, uint64_t step, uint64_t microbatch,
+                        void *data, void *stream, fp8rt_error **error) {
+  return status(error, [&](std::string &message) {
+    const Function *function = functionAt(program, index);
+    if (!function || position >= function->arguments.size()) {
+      message = "there is no such argument";
+      return false;
+    }
+    const Argument &argument = function->arguments[position];
+    InputFill fill{
+        argument.dtype, argument.bytes / dtypeBytes(argument.dtype),
+        argument.init, static_cast<float>(argument.initScale),
+        inputKey(argument.name, argument.role, seed, step, microbatch)};
+    return program->program->backend->fillInput(data, fill, stream, message);
+  });
+}
+
+int fp8rt_memory_info(fp8rt_program *program, uint64_t *free_bytes,
+                      uint64_t *total_bytes) {
+  return guarded(nullptr, [&] {
+    std::optional<Backend::MemoryInfo> info =
+        program->program->backend->memoryInfo();
+    if (!info)
+      return 1;
+    *free_bytes = info->free;
+    *total_bytes = info->total;
+    return 0;
+  });
+}
+
+int fp8rt_create_stream(fp8rt_program *program, void **stream,
+                        fp8rt_error **error) {
+  return status(error, [&](std::string &message) {
+    return program->program->backend->createStream(*stream, message);
+  });
+}
+
+void fp8rt_destroy_stream(fp8rt_program *program, void *stream) {
+  program->program->backend->destroyStream(stream);
+}
+
+int fp8rt_synchronize(fp8rt_program *program, void *stream,
+                      fp8rt_error **error) {
+  return status(error, [&](std::string &message) {
+    return program->program->backend->synchronize(stream, message);
+  });
+}
+
+int fp8rt_create_event(fp8rt_program *program, fp8rt_event **event,
+                       fp8rt_error **error) {
+  return guarded(error, [&] {
+    std::string message;
+    std::unique_ptr<Event> created =
+        program->program->backend->createEvent(message);
+    if (!created)
+      return fail(error, message);
+    *event = new fp8rt_event{std::move(created)};
+    return 0;
+  });
+}
+
+void fp8rt_destroy_event(fp8rt_event *event) { delete event; }
+
+int fp8rt_record_event(fp8rt_event *event, void *stream, fp8rt_error **error) {
+  return status(error, [&](std::string &message) {
+    return event->event->record(stream, message);
+  });
+}
+
+int fp8rt_elapsed(const fp8rt_event *start, const fp8rt_event *end,
+                  double *milliseconds, fp8rt_error **error) {
+  return status(error, [&](std::string &message) {
+    return end->event->elapsed(*start->event, *milliseconds, message);
+  });
 }
 
 const char *fp8rt_error_message(const fp8rt_error *error) {

@@ -13,7 +13,6 @@
 #include "DynamicMemory.h"
 
 #include <algorithm>
-#include <cstring>
 
 using namespace fp8rt;
 
@@ -37,18 +36,17 @@ void CountingAllocator::uncount(void *pointer) {
   sizes.erase(it);
 }
 
-void *CountingAllocator::allocate(size_t bytes, size_t guard, void *stream) {
-  auto *base =
-      static_cast<unsigned char *>(backend.allocate(bytes + 2 * guard, stream));
+void *CountingAllocator::allocate(size_t bytes, size_t guard) {
+  auto *base = static_cast<unsigned char *>(memory.allocate(bytes + 2 * guard));
   if (!base)
     return nullptr;
   count(base + guard, bytes);
   return base + guard;
 }
 
-void CountingAllocator::release(void *pointer, size_t guard, void *stream) {
+void CountingAllocator::release(void *pointer, size_t guard) {
   uncount(pointer);
-  backend.release(static_cast<unsigned char *>(pointer) - guard, stream);
+  memory.release(static_cast<unsigned char *>(pointer) - guard);
 }
 
 void CountingAllocator::adopt(void *pointer, size_t bytes) {
@@ -58,27 +56,32 @@ void CountingAllocator::adopt(void *pointer, size_t bytes) {
 void CountingAllocator::disown(void *pointer) { uncount(pointer); }
 
 DynamicMemory::DynamicMemory(const Function &function, Backend &backend,
-                             bool check)
-    : function(function), allocator(backend), check(check),
-      guard(check ? kGuardBytes : 0),
+                             Memory &memory, bool check)
+    : function(function), backend(backend), memory(memory), allocator(memory),
+      check(check), guard(check ? kGuardBytes : 0),
       addresses(function.buffers.size(), nullptr) {}
 
-DynamicMemory::~DynamicMemory() { begin(nullptr); }
+DynamicMemory::~DynamicMemory() { releaseAll(); }
 
-void DynamicMemory::begin(void *stream) {
+void DynamicMemory::releaseAll() {
   for (size_t i = 0; i < addresses.size(); ++i) {
     if (!addresses[i])
       continue;
     if (function.buffers[i].offset < 0)
       allocator.disown(addresses[i]);
     else
-      allocator.release(addresses[i], guard, stream);
+      allocator.release(addresses[i], guard);
     addresses[i] = nullptr;
   }
-  allocator.resetMaximum();
 }
 
-bool DynamicMemory::allocate(uint32_t index, void *&address, void *stream,
+void DynamicMemory::begin() {
+  releaseAll();
+  allocator.resetMaximum();
+  memory.resetPoolHigh();
+}
+
+bool DynamicMemory::allocate(uint32_t index, void *&address,
                              std::string &error) {
   const Buffer &buffer = function.buffers[index];
   if (buffer.offset < 0) {
@@ -86,53 +89,65 @@ bool DynamicMemory::allocate(uint32_t index, void *&address, void *stream,
     addresses[index] = address;
     return true;
   }
-  address = allocator.allocate(buffer.bytes, guard, stream);
+  address = allocator.allocate(buffer.bytes, guard);
+  if (!memory.failure().empty()) {
+    error = memory.failure();
+    return false;
+  }
   if (!address) {
     error = "out of memory: cannot allocate " + std::to_string(buffer.bytes) +
-            " bytes for buffer '" + buffer.name + "'";
+            " bytes for buffer '" + buffer.name + "' beside " +
+            std::to_string(allocator.currentBytes()) +
+            " bytes of other buffers; the plan's peak is " +
+            std::to_string(function.peakBytes) + " bytes";
+    if (std::optional<Backend::MemoryInfo> info = backend.memoryInfo())
+      error += ", and " + std::to_string(info->free) + " of " +
+               std::to_string(info->total) + " bytes are free";
     return false;
   }
   addresses[index] = address;
   if (check) {
     auto *base = static_cast<unsigned char *>(address);
-    std::memset(base - guard, kGuardValue, guard);
-    std::memset(base, 0xFF, buffer.bytes);
-    std::memset(base + buffer.bytes, kGuardValue, guard);
+    memory.set(base - guard, kGuardValue, guard);
+    memory.set(base, 0xFF, buffer.bytes);
+    memory.set(base + buffer.bytes, kGuardValue, guard);
   }
   return true;
 }
 
-bool DynamicMemory::checkGuards(uint32_t index, std::string &error) const {
+bool DynamicMemory::checkGuards(uint32_t index, std::string &error) {
   if (!check || function.buffers[index].offset < 0)
     return true;
   const Buffer &buffer = function.buffers[index];
   const auto *base = static_cast<const unsigned char *>(addresses[index]);
-  for (size_t i = 0; i < guard; ++i) {
-    if (base[buffer.bytes + i] != kGuardValue) {
-      error = "buffer '" + buffer.name + "' of " +
-              std::to_string(buffer.bytes) + " bytes was written " +
-              std::to_string(i) + " bytes past its end";
-      return false;
-    }
-    if (base[-1 - static_cast<ptrdiff_t>(i)] != kGuardValue) {
-      error = "buffer '" + buffer.name + "' was written " +
-              std::to_string(i + 1) + " bytes before its start";
-      return false;
-    }
+  comparisons.clear();
+  comparisons.push_back(
+      {base + buffer.bytes, nullptr, kGuardValue, guard, guard});
+  comparisons.push_back({base - guard, nullptr, kGuardValue, guard, guard});
+  memory.compare(comparisons);
+  if (uint64_t at = comparisons[0].at; at < guard) {
+    error = "buffer '" + buffer.name + "' of " + std::to_string(buffer.bytes) +
+            " bytes was written " + std::to_string(at) + " bytes past its end";
+    return false;
+  }
+  if (uint64_t at = comparisons[1].at; at < guard) {
+    error = "buffer '" + buffer.name + "' was written " +
+            std::to_string(guard - at) + " bytes before its start";
+    return false;
   }
   return true;
 }
 
-bool DynamicMemory::release(uint32_t index, void *stream, std::string &error) {
+bool DynamicMemory::release(uint32_t index, std::string &error) {
   bool intact = checkGuards(index, error);
   if (check)
-    std::memset(addresses[index], 0xFF, function.buffers[index].bytes);
-  allocator.release(addresses[index], guard, stream);
+    memory.set(addresses[index], 0xFF, function.buffers[index].bytes);
+  allocator.release(addresses[index], guard);
   addresses[index] = nullptr;
   return intact;
 }
 
-bool DynamicMemory::finish(std::string &error) const {
+bool DynamicMemory::finish(std::string &error) {
   for (uint32_t i = 0; i < addresses.size(); ++i)
     if (addresses[i] && !checkGuards(i, error))
       return false;

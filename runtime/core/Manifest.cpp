@@ -282,8 +282,8 @@ private:
   }
 
   bool readCommand(const Node &node, Command &out) {
-    if (!node.at("op").choice(out.op,
-                              {"alloc", "free", "launch", "gemm", "copy"}))
+    if (!node.at("op").choice(
+            out.op, {"alloc", "free", "launch", "gemm", "copy", "fill"}))
       return false;
     if (out.op == CommandOp::Alloc || out.op == CommandOp::Free) {
       int64_t index = 0;
@@ -311,7 +311,35 @@ private:
       return readRef(node.at("src"), out.refs[0]) &&
              readRef(node.at("dst"), out.refs[1]) &&
              node.at("bytes").bytes(out.bytes);
+    case CommandOp::Fill:
+      out.refs.resize(1);
+      out.writes = {0};
+      return readRef(node.at("dst"), out.refs[0]) &&
+             node.at("offset").bytes(out.offset) &&
+             node.at("bytes").bytes(out.bytes);
     }
+    return true;
+  }
+
+  bool readGeometry(const Node &node, LaunchGeometry &out) {
+    for (auto [key, values] :
+         {std::pair("grid", out.grid), std::pair("block", out.block)}) {
+      std::vector<int64_t> sizes;
+      if (!node.at(key).integers(sizes, 1))
+        return false;
+      if (sizes.size() != 3)
+        return node.at(key).fail("expected 3 entries, but got " +
+                                 std::to_string(sizes.size()));
+      for (size_t i = 0; i < 3; ++i) {
+        if (sizes[i] > INT32_MAX)
+          return node.at(key).fail("expected entries of at most 2147483647");
+        values[i] = static_cast<uint32_t>(sizes[i]);
+      }
+    }
+    int64_t shared = 0;
+    if (!node.at("shared").integer(shared, 0, INT32_MAX))
+      return false;
+    out.shared = static_cast<uint32_t>(shared);
     return true;
   }
 
@@ -327,7 +355,7 @@ private:
                                       std::to_string(position));
       out.writes.push_back(static_cast<uint32_t>(position));
     }
-    return true;
+    return !node.has("grid") || readGeometry(node, out.geometry.emplace());
   }
 
   bool readGemm(const Node &node, Command &out) {
@@ -375,6 +403,8 @@ const char *fp8rt::commandOpName(CommandOp op) {
     return "gemm";
   case CommandOp::Copy:
     return "copy";
+  case CommandOp::Fill:
+    return "fill";
   }
   return "unknown";
 }
@@ -399,18 +429,21 @@ std::optional<Manifest> fp8rt::parseManifest(std::string_view json,
   Node root(&document, "", error);
   if (!Reader().read(root, manifest))
     return std::nullopt;
+  return manifest;
+}
+
+bool fp8rt::checkManifest(Manifest &manifest, std::string &error) {
   for (size_t i = 0; i < manifest.functions.size(); ++i) {
+    Function &function = manifest.functions[i];
     for (size_t j = 0; j < i; ++j)
-      if (manifest.functions[i].name == manifest.functions[j].name) {
-        error = "manifest: two functions are called '" +
-                manifest.functions[i].name + "'";
-        return std::nullopt;
+      if (function.name == manifest.functions[j].name) {
+        error = "manifest: two functions are called '" + function.name + "'";
+        return false;
       }
-    if (!checkFunction(manifest.functions[i], error)) {
-      error =
-          "manifest: function '" + manifest.functions[i].name + "': " + error;
-      return std::nullopt;
+    if (!checkFunction(function, manifest.isCuda(), error)) {
+      error = "manifest: function '" + function.name + "': " + error;
+      return false;
     }
   }
-  return manifest;
+  return true;
 }

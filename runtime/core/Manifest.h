@@ -7,7 +7,7 @@
 //===----------------------------------------------------------------------===//
 //
 // The manifest section in memory: signatures, buffers and command lists, as
-// docs/artifact.md specifies them. `parseManifest` checks everything the run
+// docs/artifact.md specifies them. `checkManifest` checks everything the run
 // path relies on (indices, extents of views, alloc before use), so that
 // running cannot be led out of its buffers by what a manifest says.
 //
@@ -90,21 +90,32 @@ struct GemmCommand {
   Ref workspace;
 };
 
-enum class CommandOp { Alloc, Free, Launch, Gemm, Copy };
+/// How a kernel is launched on a GPU; the CPU's kernels have none.
+struct LaunchGeometry {
+  uint32_t grid[3] = {1, 1, 1};
+  uint32_t block[3] = {1, 1, 1};
+  /// Bytes of dynamic shared memory.
+  uint32_t shared = 0;
+};
+
+enum class CommandOp { Alloc, Free, Launch, Gemm, Copy, Fill };
 
 /// One command. `refs` lists all storage it touches, in a fixed order (a
 /// launch: its arguments; a gemm: a, b, d, workspace, then c, scale_a, scale_b
-/// where present; a copy: src, dst); `writes` are positions in `refs`.
+/// where present; a copy: src, dst; a fill: dst); `writes` are positions in
+/// `refs`.
 struct Command {
   CommandOp op = CommandOp::Alloc;
   std::string name;
   std::string loc;
-  uint32_t buffer = 0;   // alloc, free
-  std::string kernel;    // launch
-  std::vector<Ref> refs; // launch, gemm, copy
+  uint32_t buffer = 0;                    // alloc, free
+  std::string kernel;                     // launch
+  std::optional<LaunchGeometry> geometry; // launch
+  std::vector<Ref> refs;                  // launch, gemm, copy, fill
   std::vector<uint32_t> writes;
-  GemmCommand gemm;   // gemm
-  uint64_t bytes = 0; // copy
+  GemmCommand gemm;    // gemm
+  uint64_t offset = 0; // fill: the first byte of dst
+  uint64_t bytes = 0;  // copy, fill
 };
 
 struct Function {
@@ -122,7 +133,21 @@ struct Manifest {
   std::string compiler;
   std::string target;
   std::vector<Function> functions;
+
+  /// Whether the target is a GPU; every target but "cpu" is.
+  bool isCuda() const { return target != "cpu"; }
 };
+
+/// What a command moves and computes, for rates: each storage it touches is
+/// read or written once in full (workspaces not counted).
+struct CommandWork {
+  uint64_t bytes = 0;
+  uint64_t flops = 0;
+};
+
+/// The work of each command of `function`. The launches of one kernel share
+/// their arguments; the first of them has the kernel's bytes.
+std::vector<CommandWork> commandWork(const Function &function);
 
 /// Name of a command's kind in ledgers ("launch", ...).
 const char *commandOpName(CommandOp op);
@@ -130,10 +155,14 @@ const char *commandOpName(CommandOp op);
 /// "command 'NAME' (LOC)", for messages.
 std::string describe(const Command &command);
 
-/// Reads and checks the manifest in `json`. On failure returns nothing and
-/// sets `error`, which names the place in the manifest.
+/// Reads the manifest in `json`. On failure returns nothing and sets `error`,
+/// which names the place in the manifest.
 std::optional<Manifest> parseManifest(std::string_view json,
                                       std::string &error);
+
+/// Checks what `parseManifest` read (ManifestCheck.h); what a GPU's library
+/// does not take is refused here already. Returns false and sets `error`.
+bool checkManifest(Manifest &manifest, std::string &error);
 
 } // namespace fp8rt
 

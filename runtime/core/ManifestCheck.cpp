@@ -14,7 +14,9 @@
 
 #include "ManifestCheck.h"
 
+#include "CudaGemmRules.h"
 #include "fp8rt/CpuGemm.h"
+#include "fp8rt/CudaGemm.h"
 
 #include <algorithm>
 
@@ -36,8 +38,8 @@ std::optional<int64_t> advance(int64_t value, int64_t count, int64_t stride) {
 
 class Checker {
 public:
-  Checker(Function &function, std::string &error)
-      : function(function), error(error) {}
+  Checker(Function &function, bool isCuda, std::string &error)
+      : function(function), isCuda(isCuda), error(error) {}
 
   bool run() {
     return checkArguments() && checkBuffers() && checkResults() &&
@@ -234,13 +236,62 @@ private:
       return fail(what + ": expected a group along k of at most " +
                   std::to_string(kCpuGemmMaxScaleGroup) + ", but got " +
                   std::to_string(std::max(groupA, groupB)));
-    if (gemm.workspace.isArgument ||
-        bytesOf(gemm.workspace) < kCpuGemmWorkspaceBytes)
+    uint64_t least = isCuda ? kCudaGemmLibraryBytes : kCpuGemmWorkspaceBytes;
+    if (gemm.workspace.isArgument || bytesOf(gemm.workspace) < least)
       return fail(what + ": expected a workspace buffer of " +
-                  std::to_string(kCpuGemmWorkspaceBytes) + " bytes, but got " +
+                  std::to_string(least) + " bytes, but got " +
                   nameOf(gemm.workspace) + " of " +
                   std::to_string(bytesOf(gemm.workspace)) + " bytes");
+    CudaGemmLayout layout;
+    std::string reason;
+    if (isCuda &&
+        !layoutCudaGemm(gemm, bytesOf(gemm.workspace), layout, reason))
+      return fail(what + ": " + reason);
     return checkOverlap(command);
+  }
+
+  bool checkLaunch(const Command &command) {
+    std::string what = describe(command);
+    if (command.geometry.has_value() != isCuda)
+      return fail(what + (isCuda ? ": expected 'grid', 'block' and 'shared' "
+                                   "for a kernel on a GPU"
+                                 : ": expected no 'grid' for a kernel on the "
+                                   "CPU"));
+    if (!isCuda)
+      return true;
+    // The limits of every compute capability the compiler knows.
+    const LaunchGeometry &geometry = *command.geometry;
+    constexpr uint64_t limits[3] = {1024, 1024, 64};
+    uint64_t threads = 1;
+    for (int i = 0; i < 3; ++i) {
+      if (i > 0 && geometry.grid[i] > 65535)
+        return fail(what +
+                    ": expected a grid of at most 65535 blocks along "
+                    "y and z, but got " +
+                    std::to_string(geometry.grid[i]));
+      if (geometry.block[i] > limits[i])
+        return fail(what +
+                    ": expected a block of at most 1024 x 1024 x 64 "
+                    "threads, but got " +
+                    std::to_string(geometry.block[i]) + " along " + "xyz"[i]);
+      threads *= geometry.block[i];
+    }
+    if (threads > 1024)
+      return fail(what +
+                  ": expected a block of at most 1024 threads, but got " +
+                  std::to_string(threads));
+    return true;
+  }
+
+  bool checkFill(const Command &command) {
+    Ref ref = command.refs[0];
+    if (command.bytes == 0 || command.offset > bytesOf(ref) ||
+        command.bytes > bytesOf(ref) - command.offset)
+      return fail(describe(command) + " fills " +
+                  std::to_string(command.bytes) + " bytes from byte " +
+                  std::to_string(command.offset) + ", but " + nameOf(ref) +
+                  " has " + std::to_string(bytesOf(ref)));
+    return true;
   }
 
   bool checkCommands() {
@@ -272,7 +323,9 @@ private:
           return fail(describe(command) + " writes " + nameOf(ref) +
                       ", which is neither state nor donated");
       }
-      if (command.op == CommandOp::Gemm && !checkGemm(command))
+      if ((command.op == CommandOp::Gemm && !checkGemm(command)) ||
+          (command.op == CommandOp::Launch && !checkLaunch(command)) ||
+          (command.op == CommandOp::Fill && !checkFill(command)))
         return false;
       if (command.op == CommandOp::Copy)
         for (Ref ref : command.refs)
@@ -289,11 +342,12 @@ private:
   }
 
   Function &function;
+  bool isCuda;
   std::string &error;
 };
 
 } // namespace
 
-bool fp8rt::checkFunction(Function &function, std::string &error) {
-  return Checker(function, error).run();
+bool fp8rt::checkFunction(Function &function, bool isCuda, std::string &error) {
+  return Checker(function, isCuda, error).run();
 }

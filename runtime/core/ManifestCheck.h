@@ -19,10 +19,11 @@
 
 namespace fp8rt {
 
-/// Checks bounds of buffers and views, types of operands, write permissions
-/// and that buffers are used between their alloc and their free. Marks the
-/// buffers that results read (`Buffer::isResult`). Sets `error` on failure.
-bool checkFunction(Function &function, std::string &error);
+/// Checks bounds of buffers and views, types of operands, launch geometries
+/// (on a GPU: `isCuda`), write permissions and that buffers are used between
+/// their alloc and their free. Marks the buffers that results read
+/// (`Buffer::isResult`). Sets `error` on failure.
+bool checkFunction(Function &function, bool isCuda, std::string &error);
 
 } // namespace fp8rt
 

@@ -14,19 +14,41 @@
 #include "Runner.h"
 
 #include "CpuBackend.h"
+#ifdef FP8RT_HAVE_CUDA
+#include "CudaBackend.h"
+#endif
 
 #include <algorithm>
-#include <chrono>
 
 using namespace fp8rt;
+
+namespace {
+
+std::unique_ptr<Backend> createBackend(const std::string &name,
+                                       const Container &container,
+                                       std::string &error) {
+  if (name == "cpu")
+    return createCpuBackend(container.section("cpu.so").value_or(""), error);
+#ifdef FP8RT_HAVE_CUDA
+  if (name == "cuda")
+    return createCudaBackend({container.section("cuda.cubin").value_or(""),
+                              container.section("cuda.ptx").value_or("")},
+                             error);
+#endif
+  error = "no " + name + " backend in this build" +
+          (name == "cuda" ? ": it was built without the CUDA toolkit" : "");
+  return nullptr;
+}
+
+bool movesStorage(const Command &command) {
+  return command.op == CommandOp::Alloc || command.op == CommandOp::Free;
+}
+
+} // namespace
 
 std::unique_ptr<Program> fp8rt::loadProgram(std::string bytes,
                                             const std::string &backend,
                                             std::string &error) {
-  if (backend != "cpu") {
-    error = "no " + backend + " backend in this build";
-    return nullptr;
-  }
   std::optional<Container> container =
       Container::parse(std::move(bytes), ContainerKind::Artifact, error);
   if (!container)
@@ -42,49 +64,87 @@ std::unique_ptr<Program> fp8rt::loadProgram(std::string bytes,
   if (!manifest)
     return nullptr;
   program->manifest = std::move(*manifest);
-  if (program->manifest.target != backend) {
-    error = "expected an artifact for target '" + backend + "', but got '" +
+  if (program->manifest.isCuda() != (backend == "cuda")) {
+    error = std::string("expected an artifact for ") +
+            (backend == "cuda" ? "a GPU" : "target 'cpu'") + ", but got '" +
             program->manifest.target + "'";
     return nullptr;
   }
-  program->backend = createCpuBackend(
-      program->container.section("cpu.so").value_or(""), error);
+  if (!checkManifest(program->manifest, error))
+    return nullptr;
+  program->backend = createBackend(backend, program->container, error);
   return program->backend ? std::move(program) : nullptr;
 }
 
-Runner::Runner(Program &program, const Function &function,
-               RunnerOptions options)
-    : program(program), function(function), options(options),
-      kernels(function.commands.size()),
-      argumentData(function.arguments.size()),
-      bufferData(function.buffers.size()) {
-  if (options.ledger)
-    entries.resize(function.commands.size());
-  if (options.dynamic)
-    dynamicMemory.emplace(function, *program.backend, options.poison);
-  else if (options.watch)
-    watcher.emplace(function, options.poison);
-}
+Runner::~Runner() = default;
 
 std::unique_ptr<Runner> Runner::create(Program &program, size_t function,
                                        RunnerOptions options,
                                        std::string &error) {
   std::unique_ptr<Runner> runner(
       new Runner(program, program.manifest.functions[function], options));
+  return runner->prepare(error) ? std::move(runner) : nullptr;
+}
+
+bool Runner::prepare(std::string &error) {
+  if (options.graph && (options.dynamic || options.watch || options.ledger)) {
+    error = "a graph needs planned memory, and a run that is neither watched "
+            "nor has a ledger";
+    return false;
+  }
+  if (options.gemmsOnly && (options.dynamic || options.watch)) {
+    error = "the gemms alone run in planned memory, not watched";
+    return false;
+  }
+  tasks.resize(function.commands.size());
+  argumentData.resize(function.arguments.size());
+  bufferData.resize(function.buffers.size());
+  commandWorks = commandWork(function);
   size_t most = 0;
-  for (size_t i = 0; i < runner->function.commands.size(); ++i) {
-    const Command &command = runner->function.commands[i];
-    if (command.op != CommandOp::Launch)
+  for (size_t i = 0; i < tasks.size(); ++i) {
+    const Command &command = function.commands[i];
+    if (movesStorage(command))
       continue;
     most = std::max(most, command.refs.size());
-    runner->kernels[i] = program.backend->resolve(command.kernel, error);
-    if (!runner->kernels[i]) {
+    tasks[i] = program.backend->prepare(command, function, error);
+    if (!tasks[i]) {
       error = describe(command) + ": " + error;
-      return nullptr;
+      return false;
     }
   }
-  runner->launchArgs.resize(most);
-  return runner;
+  taskAddresses.resize(most);
+  if (options.ledger && !prepareLedger(error))
+    return false;
+  if (!options.dynamic && !options.watch)
+    return true;
+  memory = program.backend->createMemory(error);
+  if (!memory)
+    return false;
+  if (options.dynamic) {
+    dynamicMemory.emplace(function, *program.backend, *memory, options.poison);
+    return true;
+  }
+  watcher = Watcher::create(function, *program.backend, *memory, options.poison,
+                            error);
+  return watcher != nullptr;
+}
+
+bool Runner::prepareLedger(std::string &error) {
+  liveBytes.resize(function.commands.size());
+  events.resize(function.commands.size() + 1);
+  for (size_t i = 0; i < events.size(); ++i) {
+    if (i > 0 && !isTimed(i - 1))
+      continue;
+    events[i] = program.backend->createEvent(error);
+    if (!events[i])
+      return false;
+  }
+  return true;
+}
+
+/// Planned allocs and frees do nothing and need no events.
+bool Runner::isTimed(size_t command) const {
+  return options.dynamic || !movesStorage(function.commands[command]);
 }
 
 size_t Runner::arenaBytes() const {
@@ -133,119 +193,132 @@ bool Runner::bind(void *const *arguments, void *const *results, void *arena,
   return true;
 }
 
-bool Runner::runGemm(const Command &command, void *stream, std::string &error) {
-  const GemmCommand &gemm = command.gemm;
-  auto matrix = [&](const Operand &operand) {
-    auto *base = static_cast<unsigned char *>(addressOf(operand.ref));
-    return GemmMatrix{base + operand.offset * dtypeBytes(operand.dtype),
-                      operand.dtype,
-                      {operand.strides[0], operand.strides[1]}};
-  };
-  auto scale = [&](const std::optional<ScaleOperand> &operand) {
-    if (!operand)
-      return GemmScale{};
-    return GemmScale{static_cast<float *>(addressOf(operand->ref)) +
-                         operand->offset,
-                     {operand->group[0], operand->group[1]},
-                     {operand->strides[0], operand->strides[1]}};
-  };
-  GemmProblem problem{gemm.m,
-                      gemm.n,
-                      gemm.k,
-                      matrix(gemm.a),
-                      matrix(gemm.b),
-                      gemm.c ? matrix(*gemm.c) : GemmMatrix{},
-                      matrix(gemm.d),
-                      scale(gemm.scaleA),
-                      scale(gemm.scaleB)};
-  return program.backend->gemm(problem, addressOf(gemm.workspace), stream,
-                               error);
-}
-
-bool Runner::execute(const Command &command, size_t index, void *stream,
-                     std::string &error) {
+bool Runner::execute(size_t index, void *stream, std::string &error) {
+  const Command &command = function.commands[index];
   switch (command.op) {
   case CommandOp::Alloc:
     if (dynamicMemory)
       return dynamicMemory->allocate(command.buffer, bufferData[command.buffer],
-                                     stream, error);
+                                     error);
     if (watcher)
       watcher->allocated(command);
     return true;
   case CommandOp::Free:
     if (dynamicMemory)
-      return dynamicMemory->release(command.buffer, stream, error);
+      return dynamicMemory->release(command.buffer, error);
     if (watcher)
       watcher->freed(command);
     return true;
-  case CommandOp::Launch:
-    for (size_t i = 0; i < command.refs.size(); ++i)
-      launchArgs[i] = addressOf(command.refs[i]);
-    return program.backend->launch(kernels[index], launchArgs.data(), stream,
-                                   error);
   case CommandOp::Gemm:
-    return runGemm(command, stream, error);
+    break;
+  case CommandOp::Launch:
   case CommandOp::Copy:
-    return program.backend->copy(addressOf(command.refs[1]),
-                                 addressOf(command.refs[0]), command.bytes,
-                                 stream, error);
+  case CommandOp::Fill:
+    if (options.gemmsOnly)
+      return true;
+    break;
+  }
+  for (size_t i = 0; i < command.refs.size(); ++i)
+    taskAddresses[i] = addressOf(command.refs[i]);
+  if (tasks[index]->run(taskAddresses.data(), stream, error))
+    return true;
+  error = describe(command) + ": " + error;
+  return false;
+}
+
+bool Runner::runCommands(void *stream, std::string &error) {
+  if (options.ledger && !events[0]->record(stream, error))
+    return false;
+  for (size_t i = 0; i < function.commands.size(); ++i) {
+    const Command &command = function.commands[i];
+    if (!execute(i, stream, error))
+      return false;
+    if (options.ledger && isTimed(i) && !events[i + 1]->record(stream, error))
+      return false;
+    if (watcher) {
+      if (!movesStorage(command))
+        watcher->executed(command);
+      error = watcher->violation();
+    }
+    if (memory && error.empty() && !memory->failure().empty())
+      error = describe(command) + ": " + memory->failure();
+    if (!error.empty())
+      return false;
+    if (options.ledger)
+      liveBytes[i] = watcher         ? watcher->liveBytes()
+                     : dynamicMemory ? dynamicMemory->liveBytes()
+                                     : 0;
   }
   return true;
 }
 
+bool Runner::replay(void *stream, std::string &error) {
+  if (!graph) {
+    graphArguments = argumentData;
+    graphBuffers = bufferData;
+    graph = program.backend->capture(
+        [&](void *capturing, std::string &reason) {
+          return runCommands(capturing, reason);
+        },
+        error);
+    if (!graph)
+      return false;
+  }
+  for (size_t i = 0; i < argumentData.size(); ++i)
+    if (argumentData[i] != graphArguments[i]) {
+      error = "argument '" + function.arguments[i].name +
+              "' has moved since the graph was recorded: pass the same "
+              "addresses in every run, or create a runner without a graph";
+      return false;
+    }
+  if (bufferData != graphBuffers) {
+    error = "the arena or a result has moved since the graph was recorded: "
+            "pass the same addresses in every run, or create a runner without "
+            "a graph";
+    return false;
+  }
+  return graph->launch(stream, error);
+}
+
 bool Runner::run(void *const *arguments, void *const *results, void *arena,
                  size_t arenaSize, void *stream, std::string &error) {
+  error.clear();
   if (!bind(arguments, results, arena, arenaSize, error))
     return false;
   measuredPeak.reset();
+  ran = false;
+  if (options.graph)
+    return replay(stream, error);
+  if (memory)
+    memory->begin(stream);
   if (dynamicMemory)
-    dynamicMemory->begin(stream);
+    dynamicMemory->begin();
   if (watcher)
     watcher->begin(static_cast<unsigned char *>(arena), bufferData,
                    argumentData.data());
+  bool complete = runCommands(stream, error) && finish(error);
+  // What a run that failed had allocated is of no use to anyone.
+  if (!complete && dynamicMemory)
+    dynamicMemory->releaseAll();
+  ran = complete;
+  return complete;
+}
 
-  using Clock = std::chrono::steady_clock;
-  for (size_t i = 0; i < function.commands.size(); ++i) {
-    const Command &command = function.commands[i];
-    Clock::time_point start;
-    if (options.ledger)
-      start = Clock::now();
-    if (!execute(command, i, stream, error)) {
-      if (command.op != CommandOp::Alloc && command.op != CommandOp::Free)
-        error = describe(command) + ": " + error;
-      return false;
-    }
-    if (options.ledger)
-      entries[i].milliseconds =
-          std::chrono::duration<double, std::milli>(Clock::now() - start)
-              .count();
-    if (watcher) {
-      if (command.op != CommandOp::Alloc && command.op != CommandOp::Free)
-        watcher->executed(command);
-      if (!watcher->violation().empty()) {
-        error = watcher->violation();
-        return false;
-      }
-    }
-    if (options.ledger)
-      entries[i].liveBytes = watcher         ? watcher->liveBytes()
-                             : dynamicMemory ? dynamicMemory->liveBytes()
-                                             : 0;
-  }
-
+/// Takes the measurements at the end of a run.
+bool Runner::finish(std::string &error) {
   if (watcher) {
     watcher->finish();
     measuredPeak = watcher->peakBytes();
-    if (!watcher->violation().empty()) {
-      error = watcher->violation();
-      return false;
-    }
+    error = watcher->violation();
   }
   if (dynamicMemory) {
     measuredPeak = dynamicMemory->peakBytes();
-    return dynamicMemory->finish(error);
+    if (!dynamicMemory->finish(error))
+      return false;
   }
-  return true;
+  if (memory && error.empty())
+    error = memory->failure();
+  return error.empty();
 }
 
 void *Runner::resultData(size_t index) const {
@@ -254,6 +327,23 @@ void *Runner::resultData(size_t index) const {
          result.offset * dtypeBytes(result.dtype);
 }
 
-std::optional<uint64_t> Runner::measuredPeakBytes() const {
-  return measuredPeak;
+std::optional<uint64_t> Runner::poolHighBytes() {
+  return dynamicMemory ? memory->poolHighBytes() : std::nullopt;
+}
+
+bool Runner::readLedger(std::vector<LedgerEntry> &out, std::string &error) {
+  out.clear();
+  if (!options.ledger || !ran)
+    return true;
+  const Event *previous = events[0].get();
+  for (size_t i = 0; i < function.commands.size(); ++i) {
+    LedgerEntry entry{0, liveBytes[i]};
+    if (isTimed(i)) {
+      if (!events[i + 1]->elapsed(*previous, entry.milliseconds, error))
+        return false;
+      previous = events[i + 1].get();
+    }
+    out.push_back(entry);
+  }
+  return true;
 }

@@ -45,6 +45,11 @@ struct RunnerOptions {
   bool poison = false;
   /// Time each command and note the live bytes.
   bool ledger = false;
+  /// Record the first run and replay it; planned mode, neither watched nor
+  /// with a ledger.
+  bool graph = false;
+  /// Run the gemms only: the time of the matmuls alone, without a meaning.
+  bool gemmsOnly = false;
 };
 
 struct LedgerEntry {
@@ -56,7 +61,9 @@ struct LedgerEntry {
 /// allocates nothing.
 class Runner {
 public:
-  /// Resolves the kernels. Returns null and sets `error` on failure.
+  ~Runner();
+
+  /// Prepares the commands. Returns null and sets `error` on failure.
   static std::unique_ptr<Runner> create(Program &program, size_t function,
                                         RunnerOptions options,
                                         std::string &error);
@@ -76,18 +83,30 @@ public:
   void *resultData(size_t index) const;
 
   /// Peak of the last run, as measured; nothing in an unwatched planned run.
-  std::optional<uint64_t> measuredPeakBytes() const;
+  std::optional<uint64_t> measuredPeakBytes() const { return measuredPeak; }
 
-  /// One entry a command of the last run; empty unless asked for.
-  const std::vector<LedgerEntry> &ledger() const { return entries; }
+  /// What the device's own allocator counted in the last dynamic run.
+  std::optional<uint64_t> poolHighBytes();
+
+  /// One entry a command of the last run; empty unless asked for. Waits for
+  /// the run. Returns false and sets `error` on failure.
+  bool readLedger(std::vector<LedgerEntry> &out, std::string &error);
+
+  /// What each command moves and computes.
+  const std::vector<CommandWork> &work() const { return commandWorks; }
 
 private:
-  Runner(Program &program, const Function &function, RunnerOptions options);
+  Runner(Program &program, const Function &function, RunnerOptions options)
+      : program(program), function(function), options(options) {}
+  bool prepare(std::string &error);
+  bool prepareLedger(std::string &error);
   bool bind(void *const *arguments, void *const *results, void *arena,
             size_t arenaSize, std::string &error);
-  bool execute(const Command &command, size_t index, void *stream,
-               std::string &error);
-  bool runGemm(const Command &command, void *stream, std::string &error);
+  bool execute(size_t index, void *stream, std::string &error);
+  bool runCommands(void *stream, std::string &error);
+  bool replay(void *stream, std::string &error);
+  bool finish(std::string &error);
+  bool isTimed(size_t command) const;
   void *addressOf(Ref ref) const {
     return ref.isArgument ? argumentData[ref.index] : bufferData[ref.index];
   }
@@ -95,14 +114,23 @@ private:
   Program &program;
   const Function &function;
   RunnerOptions options;
-  std::vector<Backend::Kernel> kernels;
+  std::vector<std::unique_ptr<Task>> tasks;
+  std::vector<CommandWork> commandWorks;
   std::vector<void *> argumentData;
   std::vector<void *> bufferData;
-  std::vector<void *> launchArgs;
-  std::vector<LedgerEntry> entries;
-  std::optional<Watcher> watcher;
+  std::vector<void *> taskAddresses;
+  /// One before the first command, then one after each timed command.
+  std::vector<std::unique_ptr<Event>> events;
+  std::vector<uint64_t> liveBytes;
+  bool ran = false;
+  std::unique_ptr<Memory> memory;
+  std::unique_ptr<Watcher> watcher;
   std::optional<DynamicMemory> dynamicMemory;
   std::optional<uint64_t> measuredPeak;
+  std::unique_ptr<Graph> graph;
+  /// Addresses that the graph was recorded with.
+  std::vector<void *> graphArguments;
+  std::vector<void *> graphBuffers;
 };
 
 } // namespace fp8rt

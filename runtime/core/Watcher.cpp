@@ -7,14 +7,14 @@
 //===----------------------------------------------------------------------===//
 //
 // The cost of a watched command is one comparison of the arena with its shadow
-// at memory speed, plus a copy of what the command may write.
+// at memory speed, plus a copy of what the command may write. All ranges are
+// compared at once, since a device answers after a wait.
 //
 //===----------------------------------------------------------------------===//
 
 #include "Watcher.h"
 
 #include <algorithm>
-#include <cstring>
 
 using namespace fp8rt;
 
@@ -24,50 +24,50 @@ namespace {
 /// byte alone may happen to be written with the pattern's value.
 constexpr uint64_t kTailBytes = 8;
 
-/// Position of the first byte in which `a` and `b` differ, or `bytes`.
-size_t firstDifference(const unsigned char *a, const unsigned char *b,
-                       size_t bytes) {
-  constexpr size_t chunk = 1 << 16;
-  for (size_t begin = 0; begin < bytes; begin += chunk) {
-    size_t size = std::min(chunk, bytes - begin);
-    if (std::memcmp(a + begin, b + begin, size) == 0)
-      continue;
-    while (a[begin] == b[begin])
-      ++begin;
-    return begin;
-  }
-  return bytes;
-}
-
 std::string quoted(const std::string &name) { return "'" + name + "'"; }
 
 } // namespace
 
-Watcher::Watcher(const Function &function, bool poison)
-    : function(function), poison(poison), slots(function.buffers.size()),
-      writable(function.buffers.size()) {
-  arenaShadow = std::make_unique_for_overwrite<unsigned char[]>(
-      function.arenaBytes + kRedZoneBytes);
-  callerShadows.resize(function.buffers.size());
-  for (size_t i = 0; i < function.buffers.size(); ++i) {
+std::unique_ptr<Watcher> Watcher::create(const Function &function,
+                                         Backend &backend, Memory &memory,
+                                         bool poison, std::string &error) {
+  std::unique_ptr<Watcher> watcher(new Watcher(function, memory, poison));
+  if (!watcher->allocateShadows(backend, error))
+    return nullptr;
+  return watcher;
+}
+
+bool Watcher::allocateShadows(Backend &backend, std::string &error) {
+  auto allocate = [&](uint64_t bytes) {
+    std::string reason;
+    auto *pointer =
+        static_cast<unsigned char *>(backend.allocate(bytes, reason));
+    if (!pointer && error.empty())
+      error = "cannot watch the run: " + reason;
+    return Shadow(pointer, Release{&backend});
+  };
+  error.clear();
+  slots.resize(function.buffers.size());
+  writable.resize(function.buffers.size());
+  arenaShadow = allocate(function.arenaBytes + kRedZoneBytes);
+  for (size_t i = 0; i < function.buffers.size() && error.empty(); ++i) {
     const Buffer &buffer = function.buffers[i];
     slots[i].bytes = buffer.bytes;
     if (buffer.offset >= 0) {
       slots[i].shadow = arenaShadow.get() + buffer.offset;
     } else {
-      callerShadows[i] =
-          std::make_unique_for_overwrite<unsigned char[]>(buffer.bytes);
-      slots[i].shadow = callerShadows[i].get();
+      callerShadows.push_back(allocate(buffer.bytes));
+      slots[i].shadow = callerShadows.back().get();
     }
   }
   for (const Argument &argument : function.arguments) {
     bool readOnly =
         argument.role != Role::State && argument.role != Role::Donated;
-    argumentShadows.push_back(
-        readOnly
-            ? std::make_unique_for_overwrite<unsigned char[]>(argument.bytes)
-            : nullptr);
+    argumentShadows.push_back(readOnly && error.empty()
+                                  ? allocate(argument.bytes)
+                                  : Shadow(nullptr, Release{&backend}));
   }
+  return error.empty();
 }
 
 void Watcher::violate(std::string text) {
@@ -75,16 +75,11 @@ void Watcher::violate(std::string text) {
     message = std::move(text);
 }
 
-void Watcher::fill(unsigned char *data, size_t bytes, uint64_t position) const {
-  if (poison) {
-    std::memset(data, 0xFF, bytes);
-    return;
-  }
-  // Multiples of an odd constant: no two nearby words are equal, so constant
-  // data never hides a whole slot. `position` is a multiple of 8.
-  uint64_t word = (position / 8 + 1) * 0x9E3779B97F4A7C15ull;
-  for (size_t i = 0; i < bytes; i += 8, word += 0x9E3779B97F4A7C15ull)
-    std::memcpy(data + i, &word, std::min<size_t>(8, bytes - i));
+void Watcher::fill(unsigned char *data, size_t bytes, uint64_t position) {
+  if (poison)
+    memory.set(data, 0xFF, bytes);
+  else
+    memory.pattern(data, bytes, position);
 }
 
 void Watcher::begin(unsigned char *newArena, const std::vector<void *> &buffers,
@@ -98,18 +93,18 @@ void Watcher::begin(unsigned char *newArena, const std::vector<void *> &buffers,
 
   size_t arenaBytes = function.arenaBytes + kRedZoneBytes;
   fill(arena, arenaBytes, 0);
-  std::memcpy(arenaShadow.get(), arena, arenaBytes);
+  memory.copy(arenaShadow.get(), arena, arenaBytes);
   for (size_t i = 0; i < slots.size(); ++i) {
     Slot &slot = slots[i];
     slot = {static_cast<unsigned char *>(buffers[i]), slot.shadow, slot.bytes};
     if (function.buffers[i].offset >= 0)
       continue;
     fill(slot.data, slot.bytes, 0);
-    std::memcpy(slot.shadow, slot.data, slot.bytes);
+    memory.copy(slot.shadow, slot.data, slot.bytes);
   }
   for (size_t i = 0; i < argumentShadows.size(); ++i)
     if (argumentShadows[i])
-      std::memcpy(argumentShadows[i].get(), arguments[i],
+      memory.copy(argumentShadows[i].get(), arguments[i],
                   function.arguments[i].bytes);
 }
 
@@ -165,36 +160,41 @@ void Watcher::reportStray(const Command &command, size_t position) {
           std::to_string(buffer.bytes) + " bytes");
 }
 
-void Watcher::compareGap(const Command &command, size_t begin, size_t end) {
-  size_t at =
-      firstDifference(arena + begin, arenaShadow.get() + begin, end - begin);
-  if (begin + at < end)
-    reportStray(command, begin + at);
-}
-
-void Watcher::compareSlot(const Command &command, uint32_t index) {
-  const Slot &slot = slots[index];
-  size_t at = firstDifference(slot.data, slot.shadow, slot.bytes);
-  if (at < slot.bytes)
-    violate(describe(command) + " changed byte " + std::to_string(at) +
-            " of buffer " + quoted(function.buffers[index].name) +
-            ", which it does not declare to write");
-}
-
-/// Accepts what a command wrote into a buffer it may write.
-void Watcher::takeOver(uint32_t index) {
-  Slot &slot = slots[index];
-  size_t at = firstDifference(slot.data, slot.shadow, slot.bytes);
-  if (at == slot.bytes)
+void Watcher::watchGap(size_t begin, size_t end) {
+  if (begin == end)
     return;
-  if (!slot.written) {
+  watched.push_back({/*isSlot=*/false, begin});
+  comparisons.push_back(
+      {arena + begin, arenaShadow.get() + begin, 0, end - begin, 0});
+}
+
+void Watcher::watchSlot(uint32_t index) {
+  const Slot &slot = slots[index];
+  watched.push_back({/*isSlot=*/true, index});
+  comparisons.push_back({slot.data, slot.shadow, 0, slot.bytes, 0});
+}
+
+/// Accepts or refuses what a command did to the slot of buffer `index`, whose
+/// first changed byte is `at`.
+void Watcher::judgeSlot(const Command &command, uint32_t index, uint64_t at,
+                        bool tailChanged) {
+  Slot &slot = slots[index];
+  bool changed = at < slot.bytes;
+  if (!writable[index]) {
+    if (changed)
+      violate(describe(command) + " changed byte " + std::to_string(at) +
+              " of buffer " + quoted(function.buffers[index].name) +
+              ", which it does not declare to write");
+    return;
+  }
+  bool isWorkspace = function.buffers[index].kind == BufferKind::Workspace;
+  if ((changed || isWorkspace) && !slot.written) {
     slot.written = true;
     live += slot.bytes;
   }
-  uint64_t tail = slot.bytes - std::min(slot.bytes, kTailBytes);
-  slot.tailWritten |=
-      std::memcmp(slot.data + tail, slot.shadow + tail, slot.bytes - tail) != 0;
-  std::memcpy(slot.shadow + at, slot.data + at, slot.bytes - at);
+  slot.tailWritten |= tailChanged;
+  if (changed)
+    memory.copy(slot.shadow + at, slot.data + at, slot.bytes - at);
 }
 
 void Watcher::executed(const Command &command) {
@@ -208,23 +208,45 @@ void Watcher::executed(const Command &command) {
     if (!ref.isArgument)
       slots[ref.index].lastUse = executedCount;
 
+  watched.clear();
+  comparisons.clear();
   size_t position = 0;
   for (auto [offset, index] : byOffset) {
-    compareGap(command, position, offset);
-    if (writable[index])
-      takeOver(index);
-    else
-      compareSlot(command, index);
+    watchGap(position, offset);
+    watchSlot(index);
     position = offset + slots[index].bytes;
   }
-  compareGap(command, position, function.arenaBytes + kRedZoneBytes);
-  for (uint32_t index = 0; index < slots.size(); ++index) {
-    if (function.buffers[index].offset >= 0)
+  watchGap(position, function.arenaBytes + kRedZoneBytes);
+  for (uint32_t index = 0; index < slots.size(); ++index)
+    if (function.buffers[index].offset < 0)
+      watchSlot(index);
+  for (const Watched &entry : watched) {
+    if (!entry.isSlot || !writable[entry.where])
       continue;
-    if (writable[index])
-      takeOver(index);
-    else
-      compareSlot(command, index);
+    const Slot &slot = slots[entry.where];
+    uint64_t tail = slot.bytes - std::min(slot.bytes, kTailBytes);
+    comparisons.push_back(
+        {slot.data + tail, slot.shadow + tail, 0, slot.bytes - tail, 0});
+  }
+  memory.compare(comparisons);
+  if (!memory.failure().empty())
+    return;
+
+  size_t nextTail = watched.size();
+  for (size_t i = 0; i < watched.size(); ++i) {
+    const Comparison &whole = comparisons[i];
+    if (!watched[i].isSlot) {
+      if (whole.at < whole.bytes)
+        reportStray(command, watched[i].where + whole.at);
+      continue;
+    }
+    auto index = static_cast<uint32_t>(watched[i].where);
+    bool tailChanged = false;
+    if (writable[index]) {
+      const Comparison &tail = comparisons[nextTail++];
+      tailChanged = tail.at < tail.bytes;
+    }
+    judgeSlot(command, index, whole.at, tailChanged);
   }
   peak = std::max(peak, live);
 }
@@ -259,7 +281,7 @@ void Watcher::freed(const Command &command) {
   slot.allocated = slot.written = false;
   byOffset.erase(static_cast<size_t>(buffer.offset));
   fill(slot.data, slot.bytes, static_cast<uint64_t>(buffer.offset));
-  std::memcpy(slot.shadow, slot.data, slot.bytes);
+  memory.copy(slot.shadow, slot.data, slot.bytes);
 }
 
 void Watcher::finish() {
@@ -273,16 +295,22 @@ void Watcher::finish() {
               " bytes is never freed, and no result reads it");
     checkComplete(index);
   }
+  comparisons.clear();
+  for (size_t i = 0; i < argumentShadows.size(); ++i)
+    if (argumentShadows[i])
+      comparisons.push_back({arguments[i], argumentShadows[i].get(), 0,
+                             function.arguments[i].bytes, 0});
+  memory.compare(comparisons);
+  if (!memory.failure().empty())
+    return;
+  size_t next = 0;
   for (size_t i = 0; i < argumentShadows.size(); ++i) {
     if (!argumentShadows[i])
       continue;
-    const Argument &argument = function.arguments[i];
-    size_t at =
-        firstDifference(static_cast<const unsigned char *>(arguments[i]),
-                        argumentShadows[i].get(), argument.bytes);
-    if (at < argument.bytes)
-      violate("byte " + std::to_string(at) + " of argument " +
-              quoted(argument.name) +
+    const Comparison &compared = comparisons[next++];
+    if (compared.at < compared.bytes)
+      violate("byte " + std::to_string(compared.at) + " of argument " +
+              quoted(function.arguments[i].name) +
               ", which is neither state nor donated, changed in function " +
               quoted(function.name));
   }

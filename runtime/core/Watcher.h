@@ -22,12 +22,15 @@
 //    be freed at all unless a result reads it, must not be placed over an
 //    allocated one, and must have been written up to its end unless it is a
 //    workspace (else it requests more than it needs).
+//  * A workspace belongs to a command that may use as little of it as it likes:
+//    it counts from the first command that declares to write it.
 //
 //===----------------------------------------------------------------------===//
 
 #ifndef FP8RT_CORE_WATCHER_H
 #define FP8RT_CORE_WATCHER_H
 
+#include "Backend.h"
 #include "Manifest.h"
 
 #include <map>
@@ -37,15 +40,18 @@
 
 namespace fp8rt {
 
-/// Watches runs of one function. All storage is prepared by the constructor.
+/// Watches runs of one function. All storage is taken by `create`.
 class Watcher {
 public:
   /// Bytes above `arena_bytes` that the caller's arena has when watched.
   static constexpr size_t kRedZoneBytes = 64 * 1024;
 
   /// With `poison`, storage without contents holds 0xFF bytes (a NaN in every
-  /// float type) in place of the pattern.
-  Watcher(const Function &function, bool poison);
+  /// float type) in place of the pattern. Returns null and sets `error` when
+  /// there is no memory for the shadows. `memory` outlives the watcher.
+  static std::unique_ptr<Watcher> create(const Function &function,
+                                         Backend &backend, Memory &memory,
+                                         bool poison, std::string &error);
 
   /// Starts a run. `buffers` and `arguments` are the addresses of the
   /// function's buffers and arguments; the arena has `kRedZoneBytes` extra.
@@ -64,6 +70,12 @@ public:
   uint64_t peakBytes() const { return peak; }
 
 private:
+  struct Release {
+    Backend *backend;
+    void operator()(unsigned char *pointer) const { backend->release(pointer); }
+  };
+  using Shadow = std::unique_ptr<unsigned char[], Release>;
+
   struct Slot {
     unsigned char *data = nullptr;
     unsigned char *shadow = nullptr;
@@ -76,26 +88,42 @@ private:
     uint64_t lastUse = 0;
   };
 
+  /// Bytes compared after a command: a slot and its end, or a gap between.
+  struct Watched {
+    bool isSlot;
+    /// The buffer of a slot; the arena position of a gap.
+    uint64_t where;
+  };
+
+  Watcher(const Function &function, Memory &memory, bool poison)
+      : function(function), memory(memory), poison(poison) {}
+  bool allocateShadows(Backend &backend, std::string &error);
   void violate(std::string text);
-  void fill(unsigned char *data, size_t bytes, uint64_t position) const;
+  void fill(unsigned char *data, size_t bytes, uint64_t position);
   void reportStray(const Command &command, size_t position);
-  void compareGap(const Command &command, size_t begin, size_t end);
-  void compareSlot(const Command &command, uint32_t buffer);
-  void takeOver(uint32_t buffer);
+  void watchGap(size_t begin, size_t end);
+  void watchSlot(uint32_t buffer);
+  void judgeSlot(const Command &command, uint32_t buffer, uint64_t at,
+                 bool tailChanged);
   void checkComplete(uint32_t buffer);
 
   const Function &function;
+  Memory &memory;
   bool poison;
   unsigned char *arena = nullptr;
   void *const *arguments = nullptr;
-  std::unique_ptr<unsigned char[]> arenaShadow;
-  std::vector<std::unique_ptr<unsigned char[]>> callerShadows;
-  std::vector<std::unique_ptr<unsigned char[]>> argumentShadows;
+  Shadow arenaShadow;
+  std::vector<Shadow> callerShadows;
+  std::vector<Shadow> argumentShadows;
   std::vector<Slot> slots;
   /// Allocated arena slots by offset.
   std::map<size_t, uint32_t> byOffset;
   /// Buffers the command at hand may write.
   std::vector<bool> writable;
+  /// What is compared after the command at hand: the whole of each, then the
+  /// ends of slots.
+  std::vector<Watched> watched;
+  std::vector<Comparison> comparisons;
   const Command *lastCommand = nullptr;
   uint64_t executedCount = 0;
   uint64_t live = 0;

@@ -13,16 +13,117 @@
 
 #include "CpuBackend.h"
 
+#include "CpuMemory.h"
+#include "fp8rt/CpuGemm.h"
+
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <dlfcn.h>
+#include <fstream>
 #include <sys/mman.h>
 #include <unistd.h>
 
 using namespace fp8rt;
 
 namespace {
+
+using KernelFn = void (*)(void *const *);
+
+class LaunchTask : public Task {
+public:
+  explicit LaunchTask(KernelFn kernel) : kernel(kernel) {}
+  bool run(void *const *addresses, void *, std::string &) override {
+    kernel(addresses);
+    return true;
+  }
+
+private:
+  KernelFn kernel;
+};
+
+class GemmTask : public Task {
+public:
+  GemmTask(const GemmCommand &gemm, CpuIsa isa) : gemm(gemm), isa(isa) {}
+
+  bool run(void *const *addresses, void *, std::string &) override {
+    size_t next = 4;
+    GemmProblem problem;
+    problem.m = gemm.m;
+    problem.n = gemm.n;
+    problem.k = gemm.k;
+    problem.a = matrix(gemm.a, addresses[0]);
+    problem.b = matrix(gemm.b, addresses[1]);
+    problem.d = matrix(gemm.d, addresses[2]);
+    if (gemm.c)
+      problem.c = matrix(*gemm.c, addresses[next++]);
+    if (gemm.scaleA)
+      problem.scaleA = scale(*gemm.scaleA, addresses[next++]);
+    if (gemm.scaleB)
+      problem.scaleB = scale(*gemm.scaleB, addresses[next++]);
+    cpuGemm(problem, addresses[3], isa);
+    return true;
+  }
+
+private:
+  static GemmMatrix matrix(const Operand &operand, void *base) {
+    return {static_cast<unsigned char *>(base) +
+                operand.offset * dtypeBytes(operand.dtype),
+            operand.dtype,
+            {operand.strides[0], operand.strides[1]}};
+  }
+  static GemmScale scale(const ScaleOperand &operand, void *base) {
+    return {static_cast<float *>(base) + operand.offset,
+            {operand.group[0], operand.group[1]},
+            {operand.strides[0], operand.strides[1]}};
+  }
+
+  const GemmCommand &gemm;
+  CpuIsa isa;
+};
+
+class CopyTask : public Task {
+public:
+  explicit CopyTask(size_t bytes) : bytes(bytes) {}
+  bool run(void *const *addresses, void *, std::string &) override {
+    std::memmove(addresses[1], addresses[0], bytes);
+    return true;
+  }
+
+private:
+  size_t bytes;
+};
+
+class FillTask : public Task {
+public:
+  FillTask(size_t offset, size_t bytes) : offset(offset), bytes(bytes) {}
+  bool run(void *const *addresses, void *, std::string &) override {
+    std::memset(static_cast<unsigned char *>(addresses[0]) + offset, 0, bytes);
+    return true;
+  }
+
+private:
+  size_t offset, bytes;
+};
+
+class CpuEvent : public Event {
+public:
+  bool record(void *, std::string &) override {
+    at = std::chrono::steady_clock::now();
+    return true;
+  }
+  bool elapsed(const Event &start, double &milliseconds,
+               std::string &) const override {
+    milliseconds = std::chrono::duration<double, std::milli>(
+                       at - static_cast<const CpuEvent &>(start).at)
+                       .count();
+    return true;
+  }
+
+private:
+  std::chrono::steady_clock::time_point at;
+};
 
 class CpuBackend : public Backend {
 public:
@@ -67,36 +168,106 @@ public:
 
   const char *name() const override { return "cpu"; }
 
-  Kernel resolve(const std::string &symbol, std::string &error) override {
-    void *address = library ? ::dlsym(library, symbol.c_str()) : nullptr;
-    if (!address)
-      error = "the artifact has no kernel '" + symbol + "'";
-    return address;
+  std::unique_ptr<Task> prepare(const Command &command, const Function &,
+                                std::string &error) override {
+    switch (command.op) {
+    case CommandOp::Launch: {
+      void *address =
+          library ? ::dlsym(library, command.kernel.c_str()) : nullptr;
+      if (address)
+        return std::make_unique<LaunchTask>(
+            reinterpret_cast<KernelFn>(address));
+      error = "the artifact has no kernel '" + command.kernel + "'";
+      return nullptr;
+    }
+    case CommandOp::Gemm:
+      return std::make_unique<GemmTask>(command.gemm, isa);
+    case CommandOp::Copy:
+      return std::make_unique<CopyTask>(command.bytes);
+    case CommandOp::Fill:
+      return std::make_unique<FillTask>(command.offset, command.bytes);
+    case CommandOp::Alloc:
+    case CommandOp::Free:
+      break;
+    }
+    error = "the command is not one that runs";
+    return nullptr;
   }
 
-  void *allocate(size_t bytes, void *) override {
+  std::unique_ptr<Memory> createMemory(std::string &) override {
+    return std::make_unique<CpuMemory>();
+  }
+
+  std::unique_ptr<Graph>
+  capture(const std::function<bool(void *, std::string &)> &,
+          std::string &error) override {
+    error = "the CPU has no graphs to record a run in";
+    return nullptr;
+  }
+
+  std::unique_ptr<Event> createEvent(std::string &) override {
+    return std::make_unique<CpuEvent>();
+  }
+
+  bool createStream(void *&stream, std::string &) override {
+    stream = nullptr;
+    return true;
+  }
+  void destroyStream(void *) override {}
+  bool synchronize(void *, std::string &) override { return true; }
+
+  void *allocate(size_t bytes, std::string &error) override {
     // aligned_alloc wants a size that is a multiple of the alignment.
-    return std::aligned_alloc(256, (bytes + 255) / 256 * 256);
+    void *pointer = std::aligned_alloc(256, (bytes / 256 + 1) * 256);
+    if (!pointer)
+      error =
+          "out of memory: cannot allocate " + std::to_string(bytes) + " bytes";
+    return pointer;
   }
+  void release(void *pointer) override { std::free(pointer); }
 
-  void release(void *pointer, void *) override { std::free(pointer); }
-
-  bool launch(Kernel kernel, void *const *args, void *,
+  bool upload(void *to, const void *from, size_t bytes,
               std::string &) override {
-    reinterpret_cast<void (*)(void *const *)>(kernel)(args);
+    std::memcpy(to, from, bytes);
     return true;
   }
-
-  bool gemm(const GemmProblem &problem, void *workspace, void *,
-            std::string &) override {
-    cpuGemm(problem, workspace, isa);
+  bool download(void *to, const void *from, size_t bytes,
+                std::string &) override {
+    std::memcpy(to, from, bytes);
     return true;
   }
-
   bool copy(void *to, const void *from, size_t bytes, void *,
             std::string &) override {
     std::memmove(to, from, bytes);
     return true;
+  }
+
+  bool set(void *data, unsigned char value, size_t bytes, void *,
+           std::string &) override {
+    std::memset(data, value, bytes);
+    return true;
+  }
+
+  bool fillInput(void *data, const InputFill &fill, void *,
+                 std::string &) override {
+    fp8rt::fillInput(data, fill.dtype, fill.count, fill.init, fill.scale,
+                     fill.key);
+    return true;
+  }
+
+  /// MemAvailable of Linux: what can be allocated without swapping.
+  std::optional<MemoryInfo> memoryInfo() override {
+    MemoryInfo info;
+    std::ifstream file("/proc/meminfo");
+    for (std::string line; std::getline(file, line);) {
+      if (line.starts_with("MemTotal:"))
+        info.total = std::strtoull(line.c_str() + 9, nullptr, 10) * 1024;
+      if (line.starts_with("MemAvailable:"))
+        info.free = std::strtoull(line.c_str() + 13, nullptr, 10) * 1024;
+    }
+    if (info.total == 0 || info.free == 0)
+      return std::nullopt;
+    return info;
   }
 
 private:

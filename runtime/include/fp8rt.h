@@ -32,11 +32,12 @@ extern "C" {
 #endif
 
 /// Changes when a declaration below changes incompatibly.
-#define FP8RT_ABI_VERSION 1
+#define FP8RT_ABI_VERSION 2
 int fp8rt_abi_version(void);
 
 typedef struct fp8rt_program fp8rt_program;
 typedef struct fp8rt_runner fp8rt_runner;
+typedef struct fp8rt_event fp8rt_event;
 typedef struct fp8rt_error fp8rt_error;
 
 typedef enum {
@@ -119,6 +120,12 @@ typedef struct {
   int poison;
   /// Time each command.
   int ledger;
+  /// On a GPU, planned mode: record the first run in a graph and replay it in
+  /// every run; arguments, results and the arena must stay where they are.
+  int graph;
+  /// Planned mode: run the matmuls only, to time them; the results mean
+  /// nothing.
+  int gemms_only;
 } fp8rt_runner_options;
 
 typedef struct {
@@ -128,9 +135,15 @@ typedef struct {
   double milliseconds;
   /// After the command; 0 in an unwatched planned run.
   uint64_t live_bytes;
+  /// What the command moves, if it reads and writes each storage it is given
+  /// once (workspaces not counted), and its floating-point operations (of
+  /// matmuls; 0 otherwise).
+  uint64_t bytes;
+  uint64_t flops;
 } fp8rt_ledger_entry;
 
-/// Loads an artifact for `backend` ("cpu").
+/// Loads an artifact for `backend` ("cpu", or "cuda" on a machine with a GPU:
+/// the device of the caller's current context, else the first one).
 int fp8rt_load_file(const char *path, const char *backend,
                     fp8rt_program **program, fp8rt_error **error);
 /// The same from memory, which is copied.
@@ -166,9 +179,13 @@ size_t fp8rt_runner_arena_bytes(const fp8rt_runner *runner);
 
 /// One run. `arguments` has an entry for each argument, `results` for each
 /// result, read only where the caller places it (may be null when there is no
-/// such result). On a device with streams the work is enqueued on `stream`;
-/// the CPU ignores it and returns when the work is done. In planned mode,
-/// unwatched, a run allocates nothing unless it fails.
+/// such result). On a GPU all of them are device memory aligned to 16 bytes,
+/// and the work is enqueued on `stream` (a CUstream, which is a cudaStream_t;
+/// null is the default stream) without waiting for it, unless the run is
+/// watched or poisoned; faults of kernels then show when the caller waits. The
+/// CPU ignores the stream and returns when the work is done. In planned mode,
+/// unwatched, a run allocates nothing unless it fails. A stream must outlive
+/// the runner in dynamic mode.
 int fp8rt_run(fp8rt_runner *runner, void *const *arguments,
               void *const *results, void *arena, size_t arena_size,
               void *stream, fp8rt_error **error);
@@ -180,9 +197,58 @@ void *fp8rt_runner_result_data(const fp8rt_runner *runner, size_t result);
 /// unwatched).
 int64_t fp8rt_runner_measured_peak_bytes(const fp8rt_runner *runner);
 
-/// Entry `command` of the last run's ledger; 1 where there is none.
-int fp8rt_runner_get_ledger(const fp8rt_runner *runner, size_t command,
+/// The largest number of bytes that the GPU's memory pool counted in the last
+/// run in dynamic mode, or -1.
+int64_t fp8rt_runner_pool_high_bytes(fp8rt_runner *runner);
+
+/// Entry `command` of the last run's ledger; 1 where there is none. Waits for
+/// the run.
+int fp8rt_runner_get_ledger(fp8rt_runner *runner, size_t command,
                             fp8rt_ledger_entry *entry);
+
+/// The memory of the program's device: what a caller needs who uses no library
+/// of the device itself. On the CPU these are the host's own.
+
+/// `bytes` bytes aligned to 256 bytes.
+int fp8rt_allocate(fp8rt_program *program, size_t bytes, void **pointer,
+                   fp8rt_error **error);
+void fp8rt_release(fp8rt_program *program, void *pointer);
+/// Copy from the host to the device, from the device to the host (both done
+/// on return; streams other than the default one are not waited for), and on
+/// the device (enqueued on `stream`).
+int fp8rt_upload(fp8rt_program *program, void *to, const void *from,
+                 size_t bytes, fp8rt_error **error);
+int fp8rt_download(fp8rt_program *program, void *to, const void *from,
+                   size_t bytes, fp8rt_error **error);
+int fp8rt_copy(fp8rt_program *program, void *to, const void *from, size_t bytes,
+               void *stream, fp8rt_error **error);
+/// Sets every byte to `value`, enqueued on `stream`.
+int fp8rt_set(fp8rt_program *program, void *data, unsigned char value,
+              size_t bytes, void *stream, fp8rt_error **error);
+/// Writes the test values of an argument (fp8rt/Inputs.h) to `data`, enqueued
+/// on `stream`.
+int fp8rt_fill_argument(fp8rt_program *program, size_t function,
+                        size_t argument, uint64_t seed, uint64_t step,
+                        uint64_t microbatch, void *data, void *stream,
+                        fp8rt_error **error);
+/// Free and all bytes of the device; 1 where they are not known.
+int fp8rt_memory_info(fp8rt_program *program, uint64_t *free_bytes,
+                      uint64_t *total_bytes);
+
+int fp8rt_create_stream(fp8rt_program *program, void **stream,
+                        fp8rt_error **error);
+void fp8rt_destroy_stream(fp8rt_program *program, void *stream);
+/// Waits until everything enqueued on `stream` has happened.
+int fp8rt_synchronize(fp8rt_program *program, void *stream,
+                      fp8rt_error **error);
+
+int fp8rt_create_event(fp8rt_program *program, fp8rt_event **event,
+                       fp8rt_error **error);
+void fp8rt_destroy_event(fp8rt_event *event);
+int fp8rt_record_event(fp8rt_event *event, void *stream, fp8rt_error **error);
+/// Milliseconds from `start` to `end`, both recorded; waits for them.
+int fp8rt_elapsed(const fp8rt_event *start, const fp8rt_event *end,
+                  double *milliseconds, fp8rt_error **error);
 
 const char *fp8rt_error_message(const fp8rt_error *error);
 void fp8rt_free_error(fp8rt_error *error);

@@ -87,7 +87,8 @@ bool fp8run::compileArtifact(const Options &options, std::string &artifact,
     return false;
   }
   std::string path = pattern + "/artifact";
-  std::string compile = "--compile=target=" + options.backend;
+  std::string compile = "--compile=target=";
+  compile += options.isCuda() ? "h200" : "cpu";
   if (!options.policy.empty())
     compile += ",policy=" + options.policy;
   if (!options.budget.empty())

@@ -54,14 +54,19 @@ compiled by the fp8-opt beside this tool first.
                          one arena, watched on the first step (default), or an
                          allocation at each command, counted
   --steps=N              steps to run (default: 1)
+  --warmup=N             steps before them, not timed (default: 0; on a GPU 3)
+  --graph                record the step in a CUDA graph and replay it
   --microbatches=M       runs a step, before end_of_step (default: 1)
   --seed=S               seed of the inputs (default: 0)
   --check[=REFERENCE]    poison freed storage, guard slots, and compare the
                          outputs with a reference (made by fp8-opt if no file
-                         is given)
+                         is given): bit for bit on the CPU; on a GPU, where
+                         matmuls sum in another order, by relative 2-norm
+  --tolerance=X          what that check accepts on a GPU (default: 0.02)
   --json=FILE            write the results
   --ledger=FILE          write each command's time and live bytes
   --dump-outputs=DIR     write each output's bytes and an index.json
+  --bench                also time the step's matmuls alone, and large copies
   --print-time           print the commands that took longest
   --help, --version
 )";
@@ -92,8 +97,12 @@ ParseOutcome fp8run::parseOptions(int argc, char **argv, Options &options,
       return ParseOutcome::Help;
     if (arg == "version")
       return ParseOutcome::Version;
-    if (arg == "print-time" && !value) {
-      options.printTime = true;
+    bool *flag = arg == "print-time" ? &options.printTime
+                 : arg == "graph"    ? &options.graph
+                 : arg == "bench"    ? &options.bench
+                                     : nullptr;
+    if (flag && !value) {
+      *flag = true;
       continue;
     }
     if (arg == "check") {
@@ -109,8 +118,9 @@ ParseOutcome fp8run::parseOptions(int argc, char **argv, Options &options,
                         : arg == "ledger"       ? &options.ledger
                         : arg == "dump-outputs" ? &options.dumpOutputs
                                                 : nullptr;
-    bool isNumber = arg == "steps" || arg == "microbatches" || arg == "seed";
-    if (!text && !isNumber && arg != "memory")
+    bool isNumber = arg == "steps" || arg == "microbatches" || arg == "seed" ||
+                    arg == "warmup";
+    if (!text && !isNumber && arg != "memory" && arg != "tolerance")
       return fail("unknown option '" + std::string(argv[i]) +
                   "'; fp8-run --help lists all");
     if (!value || value->empty())
@@ -122,12 +132,20 @@ ParseOutcome fp8run::parseOptions(int argc, char **argv, Options &options,
         return fail("--memory: expected planned or dynamic, but got '" +
                     std::string(*value) + "'");
       options.dynamic = *value == "dynamic";
+    } else if (arg == "tolerance") {
+      auto [end, code] = std::from_chars(
+          value->data(), value->data() + value->size(), options.tolerance);
+      if (code != std::errc() || end != value->data() + value->size() ||
+          !(options.tolerance >= 0))
+        return fail("--tolerance: expected a number of at least 0, but got '" +
+                    std::string(*value) + "'");
     } else {
+      bool isSeed = arg == "seed", isWarmup = arg == "warmup";
       uint64_t &number = arg == "steps"          ? options.steps
                          : arg == "microbatches" ? options.microbatches
+                         : isWarmup              ? options.warmup.emplace()
                                                  : options.seed;
-      bool isSeed = arg == "seed";
-      if (!parseCount(arg, *value, isSeed ? 0 : 1,
+      if (!parseCount(arg, *value, isSeed || isWarmup ? 0 : 1,
                       isSeed ? UINT64_MAX : 1000000, number, error))
         return ParseOutcome::Error;
     }
@@ -138,6 +156,8 @@ ParseOutcome fp8run::parseOptions(int argc, char **argv, Options &options,
   if (options.backend != "cpu" && options.backend != "cuda")
     return fail("--backend: expected cpu or cuda, but got '" + options.backend +
                 "'");
+  if (options.graph && (!options.isCuda() || options.dynamic))
+    return fail("--graph: expected --backend=cuda and --memory=planned");
   if (!options.isProgram()) {
     if (!options.policy.empty() || !options.budget.empty())
       return fail("--policy and --budget are for programs; an artifact is "

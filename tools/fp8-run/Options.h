@@ -36,7 +36,17 @@ struct Options {
   std::string ledger;
   std::string dumpOutputs;
   bool printTime = false;
+  /// Steps before the timed ones; by default 3 on a GPU, none on the CPU.
+  std::optional<uint64_t> warmup;
+  /// Record the step and replay it (on a GPU).
+  bool graph = false;
+  /// Also time the step's matmuls alone, and copies.
+  bool bench = false;
+  /// On a GPU: the largest relative error that a check accepts.
+  double tolerance = 0.02;
 
+  bool isCuda() const { return backend == "cuda"; }
+  uint64_t warmupSteps() const { return warmup.value_or(isCuda() ? 3 : 0); }
   /// Whether `input` is a program to be compiled rather than an artifact.
   bool isProgram() const;
 };

@@ -73,7 +73,10 @@ void compareOutput(const Output &output, std::string_view expected,
   double error = bad        ? std::numeric_limits<double>::max()
                  : norm > 0 ? std::sqrt(difference / norm)
                             : std::sqrt(own);
-  comparison.maxRelativeError = std::max(comparison.maxRelativeError, error);
+  if (error > comparison.maxRelativeError) {
+    comparison.maxRelativeError = error;
+    comparison.worstOutput = output.name;
+  }
 
   // The sign and payload of a NaN are not defined (docs/numerics.md).
   auto differs = [&](size_t i) {

@@ -21,6 +21,8 @@ struct Comparison {
   /// Worst output of |a - b| / |b| in the 2-norm (of |a| where b is zero). A
   /// NaN in one only counts as the largest double; in both, as equal.
   double maxRelativeError = 0;
+  /// The output with that error; empty if it is 0.
+  std::string worstOutput;
   /// How the first output that is not equal bit for bit (two NaNs are equal)
   /// differs; empty if none does.
   std::string firstDifference;

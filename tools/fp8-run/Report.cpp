@@ -53,6 +53,15 @@ void line(const char *label, const std::string &value) {
   std::printf("  %-14s %s\n", label, value.c_str());
 }
 
+std::string timeText(std::vector<double> times) {
+  std::sort(times.begin(), times.end());
+  char text[64];
+  std::snprintf(text, sizeof(text), "%.2f ms", times[times.size() / 2]);
+  return text + (times.size() > 1
+                     ? " (median of " + std::to_string(times.size()) + ")"
+                     : std::string());
+}
+
 void printSlowest(const StepResults &results) {
   std::vector<const LedgerLine *> lines;
   double total = 0;
@@ -97,6 +106,21 @@ std::string fp8run::resultsJson(const Options &options,
   json["arena_bytes"] = results.arenaBytes;
   json["saved_bytes"] = results.savedBytes;
   json["step_ms"] = results.stepMilliseconds;
+  if (options.isCuda()) {
+    json["warmup"] = options.warmupSteps();
+    json["graph"] = options.graph;
+    json["device_bytes"] =
+        results.deviceBytes ? Json(*results.deviceBytes) : Json();
+    json["device_overhead_bytes"] =
+        results.overheadBytes ? Json(*results.overheadBytes) : Json();
+    json["pool_high_bytes"] =
+        results.poolHighBytes >= 0 ? Json(results.poolHighBytes) : Json();
+    json["tolerance"] = options.tolerance;
+  }
+  if (options.bench) {
+    json["gemm_ms"] = results.gemmMilliseconds;
+    json["copy_bytes_per_s"] = *results.copyBytesPerSecond;
+  }
   json["max_rel_error"] =
       comparison ? Json(comparison->maxRelativeError) : Json();
   json["outputs"] = std::move(outputs);
@@ -111,7 +135,9 @@ std::string fp8run::ledgerJson(const StepResults &results) {
                         {"name", entry.name},
                         {"loc", entry.loc},
                         {"ms", entry.milliseconds},
-                        {"live_bytes", entry.liveBytes}});
+                        {"live_bytes", entry.liveBytes},
+                        {"bytes", entry.bytes},
+                        {"flops", entry.flops}});
   return dump(Json{{"schema", "fp8opt-ledger-1"}, {"commands", commands}});
 }
 
@@ -157,13 +183,23 @@ void fp8run::printSummary(const Options &options, const StepResults &results,
                 : ", NOT EQUAL"));
   line("arena", grouped(results.arenaBytes) + " B");
   line("saved", grouped(results.savedBytes) + " B");
-  std::vector<double> times = results.stepMilliseconds;
-  std::sort(times.begin(), times.end());
+  if (results.poolHighBytes >= 0)
+    line("pool", grouped(static_cast<uint64_t>(results.poolHighBytes)) + " B");
+  if (results.deviceBytes)
+    line("device", grouped(*results.deviceBytes) + " B in use" +
+                       (results.overheadBytes
+                            ? ", " + grouped(*results.overheadBytes) +
+                                  " B of them beside arguments, results and "
+                                  "arena"
+                            : ""));
+  line("step", timeText(results.stepMilliseconds));
   char text[64];
-  std::snprintf(text, sizeof(text), "%.2f ms", times[times.size() / 2]);
-  line("step", text + (times.size() > 1
-                           ? " (median of " + std::to_string(times.size()) + ")"
-                           : std::string()));
+  if (options.bench) {
+    line("matmuls alone", timeText(results.gemmMilliseconds));
+    std::snprintf(text, sizeof(text), "%.3f TB/s",
+                  *results.copyBytesPerSecond * 1e-12);
+    line("copy", text);
+  }
   if (comparison) {
     std::snprintf(text, sizeof(text), "max relative error %.3g",
                   comparison->maxRelativeError);

@@ -6,58 +6,29 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Uses the runtime through its C interface only.
+// Uses the runtime through its C interface only. On a GPU everything is
+// enqueued on one stream and waited for at the end of a step.
 //
 //===----------------------------------------------------------------------===//
 
 #include "Steps.h"
 
+#include "Device.h"
 #include "Plan.h"
 
-#include "fp8rt/Inputs.h"
-
 #include <algorithm>
-#include <chrono>
-#include <cstdlib>
 #include <cstring>
-#include <fstream>
-#include <optional>
+#include <list>
 
 using namespace fp8run;
 using namespace fp8rt;
 
 namespace {
 
-struct FreeDeleter {
-  void operator()(void *pointer) const { std::free(pointer); }
-};
-using Memory = std::unique_ptr<void, FreeDeleter>;
-
-Memory allocateAligned(size_t bytes) {
-  return Memory(std::aligned_alloc(256, (bytes / 256 + 1) * 256));
-}
-
-/// Bytes that can be allocated without swapping, or nothing where the system
-/// does not say.
-std::optional<uint64_t> availableBytes() {
-  std::ifstream info("/proc/meminfo");
-  for (std::string line; std::getline(info, line);)
-    if (line.starts_with("MemAvailable:"))
-      return std::strtoull(line.c_str() + 13, nullptr, 10) * 1024;
-  return std::nullopt;
-}
-
 struct RunnerDeleter {
   void operator()(fp8rt_runner *runner) const { fp8rt_destroy_runner(runner); }
 };
 using RunnerPtr = std::unique_ptr<fp8rt_runner, RunnerDeleter>;
-
-/// Moves the message of `source` to `error`.
-bool takeError(fp8rt_error *source, std::string &error) {
-  error = fp8rt_error_message(source);
-  fp8rt_free_error(source);
-  return false;
-}
 
 /// One function and the memory of its arguments and caller-placed results.
 struct BoundFunction {
@@ -71,20 +42,30 @@ struct BoundFunction {
   std::vector<void *> resultData;
 };
 
+/// A state argument; `function` and `argument` are one place that has it.
 struct State {
   fp8rt_argument_info info{};
-  Memory memory;
+  size_t function = 0;
+  size_t argument = 0;
+  DeviceMemory memory;
 };
+
+/// What a pass over the steps is for.
+enum class PassKind { Watched, Timed, Ledger, GemmsAlone };
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
 
 class Driver {
 public:
   Driver(fp8rt_program *program, const Options &options, StepResults &results)
-      : program(program), options(options), out(results) {}
+      : program(program), options(options), out(results), device(program) {}
 
   bool run(std::string &error) {
-    if (!choose(error))
-      return false;
-    if (!checkMemory(error))
+    if (!choose(error) || !checkMemory(error) || !device.open(error) ||
+        !bind(error))
       return false;
     bool planned = !options.dynamic;
     // Planned memory is measured by watching the first step; a check watches
@@ -92,10 +73,11 @@ public:
     // extra pass.
     uint64_t watchedSteps = options.check ? options.steps : planned ? 1 : 0;
     std::vector<Output> watched;
-    if (watchedSteps && !pass(true, watchedSteps, watchedSteps, watched, error))
+    if (watchedSteps &&
+        !pass(PassKind::Watched, watchedSteps, watchedSteps, watched, error))
       return false;
     std::vector<Output> timed;
-    if (!pass(false, options.steps, watchedSteps, timed, error))
+    if (!pass(PassKind::Timed, options.steps, watchedSteps, timed, error))
       return false;
     for (size_t i = 0; i < watched.size(); ++i)
       if (watched[i].bytes != timed[i].bytes)
@@ -103,7 +85,13 @@ public:
                              "' differs between the watched and the timed run "
                              "of the same inputs: a kernel reads storage "
                              "without contents");
-    return true;
+    std::vector<Output> none;
+    if (wantsLedger() && options.isCuda() &&
+        !pass(PassKind::Ledger, options.steps, 0, none, error))
+      return false;
+    return !options.bench ||
+           (pass(PassKind::GemmsAlone, options.steps, 0, none, error) &&
+            measureCopy(error));
   }
 
 private:
@@ -122,10 +110,9 @@ private:
     for (size_t i = 0; i < count && step < 0; ++i)
       if (count == 1 || static_cast<int64_t>(i) != end)
         step = static_cast<int64_t>(i);
-    if (!bind(static_cast<size_t>(step), error))
-      return false;
-    if (end >= 0 && end != step && !bind(static_cast<size_t>(end), error))
-      return false;
+    describe(static_cast<size_t>(step));
+    if (end >= 0 && end != step)
+      describe(static_cast<size_t>(end));
     out.function = functions[0].info.name;
     out.savedBytes = functions[0].info.saved_bytes;
     size_t planSize = 0;
@@ -148,64 +135,78 @@ private:
     return true;
   }
 
-  /// Refuses a run that the machine cannot hold before the system ends it.
+  void describe(size_t index) {
+    BoundFunction &function = functions.emplace_back();
+    function.index = index;
+    fp8rt_get_function(program, index, &function.info);
+    function.arguments.resize(function.info.argument_count);
+    for (size_t i = 0; i < function.arguments.size(); ++i)
+      fp8rt_get_argument(program, index, i, &function.arguments[i]);
+    function.results.resize(function.info.result_count);
+    for (size_t i = 0; i < function.results.size(); ++i)
+      fp8rt_get_result(program, index, i, &function.results[i]);
+  }
+
+  bool wantsLedger() const {
+    return !options.ledger.empty() || options.printTime;
+  }
+
+  /// Refuses a run that the device cannot hold before it is begun.
   bool checkMemory(std::string &error) {
     // A watched run has a second copy of the arena and of the arguments.
     uint64_t needed = 2 * out.arenaBytes;
     for (const BoundFunction &function : functions)
       for (const fp8rt_argument_info &info : function.arguments)
         needed += info.bytes;
-    std::optional<uint64_t> available = availableBytes();
-    if (!available || needed <= *available)
+    uint64_t available = 0, total = 0;
+    if (!device.memoryInfo(available, total) || needed <= available)
       return true;
     error = "the run needs about " + std::to_string(needed) +
-            " bytes of memory, but " + std::to_string(*available) +
+            " bytes of memory, but " + std::to_string(available) +
             " are available";
     return false;
   }
 
-  bool keep(Memory memory, void *&address, std::string &error) {
-    if (!memory) {
-      error = "out of memory for the arguments of the step";
+  bool allocate(uint64_t bytes, void *&address, std::string &error) {
+    DeviceMemory memory = device.allocate(bytes, error);
+    if (!memory)
       return false;
-    }
     address = memory.get();
+    ownBytes += bytes;
     memories.push_back(std::move(memory));
     return true;
   }
 
-  bool bind(size_t index, std::string &error) {
-    BoundFunction &function = functions.emplace_back();
-    function.index = index;
-    fp8rt_get_function(program, index, &function.info);
-    function.arguments.resize(function.info.argument_count);
-    function.argumentData.resize(function.info.argument_count);
-    for (size_t i = 0; i < function.arguments.size(); ++i) {
-      fp8rt_argument_info &info = function.arguments[i];
-      fp8rt_get_argument(program, index, i, &info);
-      if (info.role == FP8RT_STATE) {
-        if (!bindState(info, function.argumentData[i], error))
+  bool bind(std::string &error) {
+    for (BoundFunction &function : functions) {
+      function.argumentData.resize(function.arguments.size());
+      for (size_t i = 0; i < function.arguments.size(); ++i) {
+        const fp8rt_argument_info &info = function.arguments[i];
+        void *&address = function.argumentData[i];
+        if (info.role == FP8RT_STATE) {
+          if (!bindState(function.index, i, info, address, error))
+            return false;
+          continue;
+        }
+        if (!allocate(info.bytes, address, error))
           return false;
-        continue;
+        if (info.role == FP8RT_PARAMETER &&
+            !device.fill(function.index, i, options.seed, 0, 0, address, error))
+          return false;
       }
-      if (!keep(allocateAligned(info.bytes), function.argumentData[i], error))
-        return false;
-      if (info.role == FP8RT_PARAMETER)
-        fill(info, function.argumentData[i], 0, 0);
-    }
-    function.results.resize(function.info.result_count);
-    function.resultData.resize(function.info.result_count);
-    for (size_t i = 0; i < function.results.size(); ++i) {
-      fp8rt_get_result(program, index, i, &function.results[i]);
-      uint64_t bytes = function.results[i].caller_bytes;
-      if (bytes && !keep(allocateAligned(bytes), function.resultData[i], error))
-        return false;
+      function.resultData.resize(function.results.size());
+      for (size_t i = 0; i < function.results.size(); ++i) {
+        uint64_t bytes = function.results[i].caller_bytes;
+        if (bytes && !allocate(bytes, function.resultData[i], error))
+          return false;
+      }
     }
     return true;
   }
 
   /// State of one name is one buffer, whichever functions use it.
-  bool bindState(const fp8rt_argument_info &info, void *&address,
+  bool bindState(size_t function, size_t argument,
+                 const fp8rt_argument_info &info, void *&address,
                  std::string &error) {
     for (State &state : states) {
       if (std::strcmp(state.info.name, info.name) != 0)
@@ -221,34 +222,40 @@ private:
     }
     State &state = states.emplace_back();
     state.info = info;
-    state.memory = allocateAligned(info.bytes);
+    state.function = function;
+    state.argument = argument;
+    state.memory = device.allocate(info.bytes, error);
+    ownBytes += info.bytes;
     address = state.memory.get();
-    if (!address)
-      error = "out of memory for the state of the step";
     return address != nullptr;
   }
 
-  void fill(const fp8rt_argument_info &info, void *data, uint64_t step,
-            uint64_t microbatch) {
-    auto dtype = static_cast<DType>(info.dtype);
-    fillInput(data, dtype, info.bytes / dtypeBytes(dtype),
-              static_cast<Init>(info.init), static_cast<float>(info.init_scale),
-              info.name, static_cast<Role>(info.role), options.seed, step,
-              microbatch);
+  bool fillStates(std::string &error) {
+    for (const State &state : states)
+      if (!device.fill(state.function, state.argument, options.seed, 0, 0,
+                       state.memory.get(), error))
+        return false;
+    return true;
   }
 
   /// Copies a strided result into dense row-major bytes.
-  static std::string gather(const fp8rt_result_info &info, const void *data) {
+  static std::string gather(const fp8rt_result_info &info,
+                            const std::string &data) {
     size_t size = dtypeBytes(static_cast<DType>(info.dtype));
     size_t count = 1;
-    for (size_t d = 0; d < info.rank; ++d)
+    bool dense = true;
+    for (size_t d = info.rank; d-- > 0;) {
+      dense &=
+          info.shape[d] == 1 || info.strides[d] == static_cast<int64_t>(count);
       count *= static_cast<size_t>(info.shape[d]);
+    }
+    if (dense)
+      return data;
     std::string bytes(count * size, '\0');
     std::vector<int64_t> index(info.rank);
     int64_t position = 0;
     for (size_t e = 0; e < count; ++e) {
-      std::memcpy(bytes.data() + e * size,
-                  static_cast<const char *>(data) + position * size, size);
+      std::memcpy(bytes.data() + e * size, data.data() + position * size, size);
       for (size_t d = info.rank; d-- > 0;) {
         position += info.strides[d];
         if (++index[d] < info.shape[d])
@@ -260,46 +267,79 @@ private:
     return bytes;
   }
 
-  std::vector<Output> collectResults(const BoundFunction &function,
-                                     const fp8rt_runner *runner) {
-    std::vector<Output> outputs;
+  /// Bytes from a result's first element to the end of its last.
+  static size_t extent(const fp8rt_result_info &info) {
+    int64_t last = 0;
+    for (size_t d = 0; d < info.rank; ++d)
+      last += (info.shape[d] - 1) * info.strides[d];
+    return (static_cast<size_t>(last) + 1) *
+           dtypeBytes(static_cast<DType>(info.dtype));
+  }
+
+  bool collectResults(const BoundFunction &function, const fp8rt_runner *runner,
+                      std::vector<Output> &outputs, std::string &error) {
+    outputs.clear();
     for (size_t i = 0; i < function.results.size(); ++i) {
       const fp8rt_result_info &info = function.results[i];
+      std::string data;
+      if (!device.download(fp8rt_runner_result_data(runner, i), extent(info),
+                           data, error))
+        return false;
       outputs.push_back({info.name,
                          static_cast<DType>(info.dtype),
                          {info.shape, info.shape + info.rank},
-                         gather(info, fp8rt_runner_result_data(runner, i))});
+                         gather(info, data)});
     }
-    return outputs;
+    return true;
   }
 
-  void appendState(std::vector<Output> &outputs) {
-    for (const State &state : states)
-      outputs.push_back(
-          {"state:" + std::string(state.info.name),
-           static_cast<DType>(state.info.dtype),
-           {state.info.shape, state.info.shape + state.info.rank},
-           std::string(static_cast<const char *>(state.memory.get()),
-                       state.info.bytes)});
+  bool appendState(std::vector<Output> &outputs, std::string &error) {
+    for (const State &state : states) {
+      Output &output = outputs.emplace_back();
+      output.name = "state:" + std::string(state.info.name);
+      output.dtype = static_cast<DType>(state.info.dtype);
+      output.shape.assign(state.info.shape, state.info.shape + state.info.rank);
+      if (!device.download(state.memory.get(), state.info.bytes, output.bytes,
+                           error))
+        return false;
+    }
+    return true;
+  }
+
+  /// The events around run `index` of a step.
+  bool eventsOf(size_t index, fp8rt_event *&start, fp8rt_event *&end,
+                std::string &error) {
+    while (events.size() < 2 * (index + 1)) {
+      DeviceEvent event = device.createEvent(error);
+      if (!event)
+        return false;
+      events.push_back(std::move(event));
+    }
+    start = events[2 * index].get();
+    end = events[2 * index + 1].get();
+    return true;
   }
 
   bool runOnce(const BoundFunction &function, fp8rt_runner *runner,
-               uint64_t step, uint64_t microbatch, double &milliseconds,
+               uint64_t step, uint64_t microbatch, size_t index,
                std::string &error) {
     for (size_t i = 0; i < function.arguments.size(); ++i) {
       fp8rt_role role = function.arguments[i].role;
-      if (role != FP8RT_PARAMETER && role != FP8RT_STATE)
-        fill(function.arguments[i], function.argumentData[i], step, microbatch);
+      if (role != FP8RT_PARAMETER && role != FP8RT_STATE &&
+          !device.fill(function.index, i, options.seed, step, microbatch,
+                       function.argumentData[i], error))
+        return false;
     }
-    using Clock = std::chrono::steady_clock;
-    Clock::time_point start = Clock::now();
+    fp8rt_event *start = nullptr, *end = nullptr;
     fp8rt_error *failure = nullptr;
+    if (!eventsOf(index, start, end, error) || !device.record(start, error))
+      return false;
     if (fp8rt_run(runner, function.argumentData.data(),
-                  function.resultData.data(), arena.get(), arenaSize, nullptr,
-                  &failure))
+                  function.resultData.data(), arena.get(), arenaSize,
+                  device.stream(), &failure))
       return takeError(failure, error);
-    milliseconds +=
-        std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+    if (!device.record(end, error))
+      return false;
 
     int64_t measured = fp8rt_runner_measured_peak_bytes(runner);
     if (measured < 0)
@@ -316,20 +356,25 @@ private:
     return true;
   }
 
-  /// Runs steps 0 to `steps` - 1 from fresh state. `compared` receives the
-  /// outputs after `comparedSteps` steps.
-  bool pass(bool watch, uint64_t steps, uint64_t comparedSteps,
-            std::vector<Output> &compared, std::string &error) {
-    bool ledger = !options.ledger.empty() || options.printTime;
-    std::vector<RunnerPtr> runners;
+  bool prepare(PassKind kind, std::string &error) {
+    runners.clear();
     arenaSize = 0;
     for (const BoundFunction &function : functions) {
       fp8rt_runner_options request{};
       request.struct_size = sizeof(request);
-      request.memory = options.dynamic ? FP8RT_DYNAMIC : FP8RT_PLANNED;
-      request.watch = watch;
-      request.poison = watch && options.check;
-      request.ledger = ledger;
+      request.memory = options.dynamic && kind != PassKind::GemmsAlone
+                           ? FP8RT_DYNAMIC
+                           : FP8RT_PLANNED;
+      request.watch = kind == PassKind::Watched;
+      request.poison = kind == PassKind::Watched && options.check;
+      // On the CPU a ledger costs nothing: the timed pass has it.
+      request.ledger =
+          kind == PassKind::Ledger ||
+          (wantsLedger() && (kind == PassKind::Watched ||
+                             (kind == PassKind::Timed && !options.isCuda())));
+      request.graph = options.graph &&
+                      (kind == PassKind::Timed || kind == PassKind::GemmsAlone);
+      request.gemms_only = kind == PassKind::GemmsAlone;
       fp8rt_runner *runner = nullptr;
       fp8rt_error *failure = nullptr;
       if (fp8rt_create_runner(program, function.index, &request, &runner,
@@ -338,48 +383,94 @@ private:
       runners.emplace_back(runner);
       arenaSize = std::max(arenaSize, fp8rt_runner_arena_bytes(runner));
     }
-    arena = allocateAligned(arenaSize);
+    // The matmuls alone work on what the steps left: data like a step's.
+    if (kind == PassKind::GemmsAlone && arena)
+      return true;
+    arena.reset();
+    arena = device.allocate(arenaSize, error);
     if (!arena) {
-      error = "out of memory for an arena of " + std::to_string(arenaSize) +
-              " bytes";
+      error += "; the plan needs an arena of " +
+               std::to_string(out.arenaBytes) + " bytes";
       return false;
     }
     // Touched before anything is timed, and unlike a watched run's pattern.
-    std::memset(arena.get(), 0, arenaSize);
-    for (const State &state : states)
-      fill(state.info, state.memory.get(), 0, 0);
+    return device.set(arena.get(), 0, arenaSize, error);
+  }
 
-    std::vector<Output> last;
-    for (uint64_t step = 0; step < steps; ++step) {
-      double milliseconds = 0;
-      for (uint64_t m = 0; m < options.microbatches; ++m)
-        if (!runOnce(functions[0], runners[0].get(), step, m, milliseconds,
-                     error))
-          return false;
-      bool isCompared = step + 1 == comparedSteps;
-      bool isLast = step + 1 == steps;
-      if (isCompared || isLast)
-        last = collectResults(functions[0], runners[0].get());
-      if (functions.size() > 1 && !runOnce(functions[1], runners[1].get(), step,
-                                           0, milliseconds, error))
+  /// One step: its microbatches, then end_of_step. `collect`, if given,
+  /// receives the outputs.
+  bool runStep(uint64_t step, std::vector<Output> *collect,
+               double &milliseconds, std::string &error) {
+    size_t runs = 0;
+    for (uint64_t m = 0; m < options.microbatches; ++m)
+      if (!runOnce(functions[0], runners[0].get(), step, m, runs++, error))
         return false;
-      if (isCompared || isLast)
-        appendState(last);
-      if (isCompared)
-        compared = last;
-      if (!watch)
-        out.stepMilliseconds.push_back(milliseconds);
+    if (collect &&
+        !collectResults(functions[0], runners[0].get(), *collect, error))
+      return false;
+    if (functions.size() > 1 &&
+        !runOnce(functions[1], runners[1].get(), step, 0, runs++, error))
+      return false;
+    if (collect && !appendState(*collect, error))
+      return false;
+    for (size_t i = 0; i < runs; ++i) {
+      fp8rt_event *start = nullptr, *end = nullptr;
+      if (!eventsOf(i, start, end, error) ||
+          !device.addElapsed(start, end, milliseconds, error))
+        return false;
     }
-    if (!watch)
-      out.outputs = std::move(last);
-    if (ledger)
-      mergeLedger(watch, runners);
+    for (const RunnerPtr &runner : runners)
+      out.poolHighBytes = std::max(out.poolHighBytes,
+                                   fp8rt_runner_pool_high_bytes(runner.get()));
     return true;
   }
 
-  /// Times come from the timed pass; live bytes from the watched one, where
-  /// there is one.
-  void mergeLedger(bool watch, const std::vector<RunnerPtr> &runners) {
+  /// Runs steps 0 to `steps` - 1 from fresh state, after the warm-up unless
+  /// watched. `compared` receives the outputs after `comparedSteps` steps.
+  bool pass(PassKind kind, uint64_t steps, uint64_t comparedSteps,
+            std::vector<Output> &compared, std::string &error) {
+    if (!prepare(kind, error) || !fillStates(error))
+      return false;
+    bool isTimed = kind == PassKind::Timed;
+    double ignored = 0;
+    uint64_t warmup = kind == PassKind::Watched ? 0 : options.warmupSteps();
+    for (uint64_t step = 0; step < warmup; ++step)
+      if (!runStep(step, nullptr, ignored, error))
+        return false;
+    if (warmup && !fillStates(error))
+      return false;
+
+    std::vector<Output> last;
+    std::vector<std::vector<double>> commandTimes;
+    for (uint64_t step = 0; step < steps; ++step) {
+      double milliseconds = 0;
+      bool isCompared = step + 1 == comparedSteps;
+      bool isLast = isTimed && step + 1 == steps;
+      if (!runStep(step, isCompared || isLast ? &last : nullptr, milliseconds,
+                   error))
+        return false;
+      if (isCompared)
+        compared = last;
+      if (isTimed)
+        out.stepMilliseconds.push_back(milliseconds);
+      else if (kind == PassKind::GemmsAlone)
+        out.gemmMilliseconds.push_back(milliseconds);
+      readLedger(commandTimes);
+    }
+    if (isTimed) {
+      out.outputs = std::move(last);
+      measureDevice();
+    }
+    // Live bytes come from the watched pass, where there is one; times never.
+    if (kind != PassKind::Watched)
+      for (size_t line = 0; line < commandTimes.size(); ++line)
+        out.ledger[line].milliseconds = median(commandTimes[line]);
+    return true;
+  }
+
+  /// Appends the times of the last run of each function to `times`, one vector
+  /// a command; makes the ledger's lines when there are none yet.
+  void readLedger(std::vector<std::vector<double>> &times) {
     size_t line = 0;
     bool first = out.ledger.empty();
     for (size_t f = 0; f < functions.size(); ++f) {
@@ -388,22 +479,66 @@ private:
            ++c, ++line) {
         if (first)
           out.ledger.push_back({functions[f].info.name, entry.op, entry.name,
-                                entry.loc, 0, entry.live_bytes});
-        if (!watch)
-          out.ledger[line].milliseconds = entry.milliseconds;
+                                entry.loc, 0, entry.live_bytes, entry.bytes,
+                                entry.flops});
+        times.resize(std::max(times.size(), line + 1));
+        times[line].push_back(entry.milliseconds);
       }
     }
+  }
+
+  /// What the device holds after the timed steps.
+  void measureDevice() {
+    uint64_t free = 0, total = 0;
+    if (!options.isCuda() || !device.memoryInfo(free, total))
+      return;
+    out.deviceBytes = total - free;
+    if (!options.dynamic)
+      out.overheadBytes = total - free - ownBytes - arenaSize;
+  }
+
+  /// The rate of large copies on the device, bytes read and written.
+  bool measureCopy(std::string &error) {
+    uint64_t free = 0, total = 0;
+    uint64_t bytes = 4ull << 30;
+    arena.reset();
+    if (device.memoryInfo(free, total))
+      bytes = std::min(bytes, free / 4 / 256 * 256);
+    DeviceMemory from = device.allocate(bytes, error);
+    DeviceMemory to = device.allocate(bytes, error);
+    fp8rt_event *start = nullptr, *end = nullptr;
+    if (!from || !to || !device.set(from.get(), 0x5A, bytes, error) ||
+        !eventsOf(0, start, end, error))
+      return false;
+    std::vector<double> times;
+    for (int i = 0; i < 23; ++i) {
+      double milliseconds = 0;
+      if (!device.record(start, error) ||
+          !device.copy(to.get(), from.get(), bytes, error) ||
+          !device.record(end, error) ||
+          !device.addElapsed(start, end, milliseconds, error))
+        return false;
+      if (i >= 3)
+        times.push_back(milliseconds);
+    }
+    out.copyBytesPerSecond = 2e3 * static_cast<double>(bytes) / median(times);
+    return true;
   }
 
   fp8rt_program *program;
   const Options &options;
   StepResults &out;
+  Device device;
   /// The step, then end_of_step where there is one.
   std::vector<BoundFunction> functions;
-  std::vector<State> states;
-  std::vector<Memory> memories;
-  Memory arena;
+  std::list<State> states;
+  std::vector<DeviceMemory> memories;
+  std::vector<DeviceEvent> events;
+  /// Of arguments, state and caller-placed results.
+  uint64_t ownBytes = 0;
+  DeviceMemory arena;
   size_t arenaSize = 0;
+  std::vector<RunnerPtr> runners;
   bool peakReported = false;
 };
 

@@ -8,8 +8,9 @@
 //
 // Drives the functions of an artifact through steps and microbatches: makes
 // inputs, keeps parameters and state, times runs, and collects outputs. Steps
-// run in one or two passes over the same inputs: a watched one that measures
-// memory, and a timed one.
+// run in passes over the same inputs: a watched one that measures memory, a
+// timed one, and where asked for one that times commands and one of the matmuls
+// alone.
 //
 //===----------------------------------------------------------------------===//
 
@@ -23,6 +24,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -43,12 +45,24 @@ struct LedgerLine {
   std::string loc;
   double milliseconds = 0;
   uint64_t liveBytes = 0;
+  /// What the command moves and computes (fp8rt_ledger_entry).
+  uint64_t bytes = 0;
+  uint64_t flops = 0;
 };
 
 struct StepResults {
   std::string function;
   std::vector<Output> outputs;
   std::vector<double> stepMilliseconds;
+  /// With --bench: the matmuls of a step alone, and large copies.
+  std::vector<double> gemmMilliseconds;
+  std::optional<double> copyBytesPerSecond;
+  /// On a GPU: all that is in use on the device after the timed steps; of that
+  /// what is neither arguments nor results nor arena (planned memory only).
+  std::optional<uint64_t> deviceBytes;
+  std::optional<uint64_t> overheadBytes;
+  /// In dynamic mode on a GPU: the most its memory pool counted, else -1.
+  int64_t poolHighBytes = -1;
   std::vector<LedgerLine> ledger;
   uint64_t plannedPeakBytes = 0;
   uint64_t measuredPeakBytes = 0;

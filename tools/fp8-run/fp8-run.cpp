@@ -79,9 +79,6 @@ int main(int argc, char **argv) {
   case ParseOutcome::Run:
     break;
   }
-  if (options.backend != "cpu")
-    return fail("no " + options.backend + " backend in this build");
-
   std::unique_ptr<fp8rt_program, ProgramDeleter> program;
   if (!load(options, program, error))
     return error.empty() ? fail("cannot compile '" + options.input + "'")
@@ -101,8 +98,16 @@ int main(int argc, char **argv) {
     if (!compareWithReference(path, options, results.outputs,
                               comparison.emplace(), error))
       return fail(error);
-    if (!comparison->firstDifference.empty())
+    if (options.isCuda()) {
+      if (comparison->maxRelativeError > options.tolerance)
+        results.faults.push_back("output '" + comparison->worstOutput +
+                                 "' differs from the reference by " +
+                                 std::to_string(comparison->maxRelativeError) +
+                                 " in the relative 2-norm; accepted is " +
+                                 std::to_string(options.tolerance));
+    } else if (!comparison->firstDifference.empty()) {
       results.faults.push_back(comparison->firstDifference);
+    }
   }
 
   printSummary(options, results, comparison);

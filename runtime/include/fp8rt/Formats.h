@@ -22,6 +22,13 @@
 #include <optional>
 #include <string_view>
 
+/// Functions that a GPU's test inputs are made with, too.
+#ifdef __CUDACC__
+#define FP8RT_HOST_DEVICE __host__ __device__
+#else
+#define FP8RT_HOST_DEVICE
+#endif
+
 namespace fp8rt {
 
 /// Element types of arguments, results and matmul operands.
@@ -68,20 +75,20 @@ inline size_t dtypeBytes(DType type) {
   return 0;
 }
 
-inline uint32_t bitsOfFloat(float value) {
+FP8RT_HOST_DEVICE inline uint32_t bitsOfFloat(float value) {
   uint32_t bits;
   std::memcpy(&bits, &value, sizeof(bits));
   return bits;
 }
 
-inline float floatOfBits(uint32_t bits) {
+FP8RT_HOST_DEVICE inline float floatOfBits(uint32_t bits) {
   float value;
   std::memcpy(&value, &bits, sizeof(value));
   return value;
 }
 
 /// f32 to bf16, round to nearest even. Every NaN becomes 0x7FC0.
-inline uint16_t encodeBf16(float value) {
+FP8RT_HOST_DEVICE inline uint16_t encodeBf16(float value) {
   uint32_t bits = bitsOfFloat(value);
   if ((bits & 0x7FFFFFFFu) > 0x7F800000u)
     return 0x7FC0;
@@ -100,7 +107,7 @@ struct F8Shape {
   uint8_t maxCode;
 };
 
-inline F8Shape f8Shape(DType type) {
+FP8RT_HOST_DEVICE inline F8Shape f8Shape(DType type) {
   return type == DType::F8E4M3FN ? F8Shape{3, 7, 0x7E} : F8Shape{2, 15, 0x7B};
 }
 } // namespace detail
@@ -108,7 +115,7 @@ inline F8Shape f8Shape(DType type) {
 /// f32 to f8, round to nearest even, values beyond the largest finite one
 /// (infinities too) become it, with their sign. NaN becomes 0x7F. `type` is
 /// `F8E4M3FN` or `F8E5M2`.
-inline uint8_t encodeF8(float value, DType type) {
+FP8RT_HOST_DEVICE inline uint8_t encodeF8(float value, DType type) {
   detail::F8Shape shape = detail::f8Shape(type);
   uint32_t bits = bitsOfFloat(value);
   uint8_t sign = static_cast<uint8_t>((bits >> 24) & 0x80u);

@@ -34,7 +34,7 @@ enum class Init : uint8_t { Normal, Zero, One };
 enum class Role : uint8_t { Input, Parameter, Tangent, State, Donated };
 
 /// One round of the SplitMix64 output function.
-inline uint64_t splitmix64(uint64_t x) {
+FP8RT_HOST_DEVICE inline uint64_t splitmix64(uint64_t x) {
   x += 0x9E3779B97F4A7C15ull;
   x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ull;
   x = (x ^ (x >> 27)) * 0x94D049BB133111EBull;
@@ -59,7 +59,8 @@ inline uint64_t inputKey(std::string_view name, Role role, uint64_t seed,
 /// Element `e` (row-major position) before rounding to the element type:
 /// four 16-bit uniforms, summed, centred, scaled to unit variance and then by
 /// `scale`; at most 3.465 * |scale| in magnitude.
-inline float inputValue(uint64_t key, uint64_t e, float scale) {
+FP8RT_HOST_DEVICE inline float inputValue(uint64_t key, uint64_t e,
+                                          float scale) {
   uint64_t bits = splitmix64(key + e * 0xD1342543DE82EF95ull);
   int32_t sum = 0;
   for (int i = 0; i < 4; ++i)
@@ -72,7 +73,8 @@ inline float inputValue(uint64_t key, uint64_t e, float scale) {
 
 /// Stores `value` rounded to nearest even as element `index` of `data`. f8
 /// saturates; i32 takes the nearest integer, halves away from zero.
-inline void storeInput(void *data, DType type, size_t index, float value) {
+FP8RT_HOST_DEVICE inline void storeInput(void *data, DType type, size_t index,
+                                         float value) {
   switch (type) {
   case DType::BF16:
     static_cast<uint16_t *>(data)[index] = encodeBf16(value);
@@ -91,18 +93,28 @@ inline void storeInput(void *data, DType type, size_t index, float value) {
   }
 }
 
-/// Fills `data`, `count` elements in row-major order, with the argument's
-/// value in one run.
+/// The element of an argument at row-major position `e`.
+FP8RT_HOST_DEVICE inline float initialValue(Init init, float scale,
+                                            uint64_t key, uint64_t e) {
+  return init == Init::Zero  ? 0.0f
+         : init == Init::One ? 1.0f
+                             : inputValue(key, e, scale);
+}
+
+/// Fills `data`, `count` elements in row-major order, with the values that
+/// `key` stands for.
+inline void fillInput(void *data, DType type, size_t count, Init init,
+                      float scale, uint64_t key) {
+  for (size_t e = 0; e < count; ++e)
+    storeInput(data, type, e, initialValue(init, scale, key, e));
+}
+
+/// The same for an argument's value in one run.
 inline void fillInput(void *data, DType type, size_t count, Init init,
                       float scale, std::string_view name, Role role,
                       uint64_t seed, uint64_t step, uint64_t microbatch) {
-  uint64_t key = inputKey(name, role, seed, step, microbatch);
-  for (size_t e = 0; e < count; ++e) {
-    float value = init == Init::Zero  ? 0.0f
-                  : init == Init::One ? 1.0f
-                                      : inputValue(key, e, scale);
-    storeInput(data, type, e, value);
-  }
+  fillInput(data, type, count, init, scale,
+            inputKey(name, role, seed, step, microbatch));
 }
 
 } // namespace fp8rt

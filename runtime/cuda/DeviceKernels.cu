@@ -1,0 +1,99 @@
+//===- DeviceKernels.cu - The runtime's own kernels -----------------------===//
+//
+// Part of the fp8-opt project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Kernels that no plan knows of: the factors of a matmul, and what the watcher
+// and the tool need (patterns, comparisons, test inputs). Each walks its data
+// with a stride of the whole grid, so that any grid is right.
+//
+//===----------------------------------------------------------------------===//
+
+#include "DeviceKernels.h"
+
+#include "fp8rt/Inputs.h"
+
+using namespace fp8rt;
+
+namespace {
+
+__device__ uint64_t firstIndex() {
+  return static_cast<uint64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+}
+__device__ uint64_t gridStride() {
+  return static_cast<uint64_t>(gridDim.x) * blockDim.x;
+}
+
+/// Lowers `*first` to `position`. Read first: once it is low, the many threads
+/// that find a difference do not queue for it.
+__device__ void lower(unsigned long long *first, uint64_t position) {
+  if (*static_cast<volatile unsigned long long *>(first) > position)
+    atomicMin(first, static_cast<unsigned long long>(position));
+}
+
+} // namespace
+
+extern "C" __global__ void fp8rt_compare(CompareParameters p) {
+  bool together = !p.expected || ((reinterpret_cast<uintptr_t>(p.data) ^
+                                   reinterpret_cast<uintptr_t>(p.expected)) &
+                                  15) == 0;
+  // Chunks of 16 bytes from the aligned address at or before the first byte;
+  // single bytes where the two ranges are not aligned alike.
+  uint64_t head = reinterpret_cast<uintptr_t>(p.data) & 15;
+  uint32_t splat = p.value * 0x01010101u;
+  uint64_t chunks = (head + p.bytes + 15) / 16;
+  for (uint64_t chunk = firstIndex(); chunk < chunks; chunk += gridStride()) {
+    uint64_t begin = chunk == 0 ? 0 : chunk * 16 - head;
+    uint64_t end = chunk * 16 + 16 - head;
+    if (end > p.bytes)
+      end = p.bytes;
+    if (together && end - begin == 16) {
+      uint4 a = *reinterpret_cast<const uint4 *>(p.data + begin);
+      uint4 b = p.expected
+                    ? *reinterpret_cast<const uint4 *>(p.expected + begin)
+                    : make_uint4(splat, splat, splat, splat);
+      if (a.x == b.x && a.y == b.y && a.z == b.z && a.w == b.w)
+        continue;
+    }
+    for (uint64_t i = begin; i < end; ++i)
+      if (p.data[i] != (p.expected ? p.expected[i] : p.value)) {
+        lower(p.first, i);
+        break;
+      }
+  }
+}
+
+extern "C" __global__ void fp8rt_pattern(PatternParameters p) {
+  constexpr uint64_t step = 0x9E3779B97F4A7C15ull; // Memory::kPatternStep
+  uint64_t words = p.bytes / 8;
+  uint64_t base = p.position / 8 + 1;
+  for (uint64_t i = firstIndex(); i < words; i += gridStride())
+    reinterpret_cast<uint64_t *>(p.data)[i] = (base + i) * step;
+  uint64_t last = (base + words) * step;
+  for (uint64_t i = firstIndex(); i < p.bytes % 8; i += gridStride())
+    p.data[words * 8 + i] = static_cast<unsigned char>(last >> (8 * i));
+}
+
+extern "C" __global__ void fp8rt_factors(FactorParameters p) {
+  // Not indexed by the block: the parameters stay where they are passed.
+  const FactorOperand operand = blockIdx.y == 0 ? p.operands[0] : p.operands[1];
+  uint64_t count = static_cast<uint64_t>(operand.slow) *
+                   static_cast<uint64_t>(operand.pitch);
+  for (uint64_t e = firstIndex(); e < count; e += gridStride()) {
+    int64_t i = static_cast<int64_t>(e) / operand.pitch;
+    int64_t j = static_cast<int64_t>(e) % operand.pitch;
+    operand.out[e] = j < operand.fast
+                         ? __frcp_rn(operand.scale[i * operand.slowStride +
+                                                   j * operand.fastStride])
+                         : 1.0f;
+  }
+}
+
+extern "C" __global__ void fp8rt_fill_input(FillInputParameters p) {
+  for (uint64_t e = firstIndex(); e < p.count; e += gridStride())
+    storeInput(p.data, static_cast<DType>(p.dtype), e,
+               initialValue(static_cast<Init>(p.init), p.scale, p.key, e));
+}

@@ -1,0 +1,69 @@
+//===- DeviceKernels.h - Parameters of the runtime's own kernels -*- C++ -*-==//
+//
+// Part of the fp8-opt project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// What the host passes to the kernels of DeviceKernels.cu.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef FP8RT_CUDA_DEVICEKERNELS_H
+#define FP8RT_CUDA_DEVICEKERNELS_H
+
+#include <cstdint>
+
+namespace fp8rt {
+
+/// Threads of a block of every kernel here.
+inline constexpr uint32_t kDeviceBlock = 256;
+
+/// fp8rt_compare: sets `*first` to the smallest position at which `data`
+/// differs from `expected` (or from `value`, where that is null). `*first` is
+/// at least `bytes` before.
+struct CompareParameters {
+  const unsigned char *data;
+  const unsigned char *expected;
+  uint64_t bytes;
+  unsigned long long *first;
+  uint32_t value;
+};
+
+/// fp8rt_pattern: the words of `Memory::pattern`; `data` is aligned to 8 bytes.
+struct PatternParameters {
+  unsigned char *data;
+  uint64_t bytes;
+  uint64_t position;
+};
+
+/// One operand of fp8rt_factors: `slow` rows of `pitch` factors, the first
+/// `fast` of each the reciprocals of `scale[i * slowStride + j * fastStride]`,
+/// the others 1. No rows: nothing.
+struct FactorOperand {
+  const float *scale;
+  float *out;
+  int64_t slow, fast, pitch;
+  int64_t slowStride, fastStride;
+};
+
+/// fp8rt_factors: block row y of the grid makes the factors of operand y.
+struct FactorParameters {
+  FactorOperand operands[2];
+};
+
+/// fp8rt_fill_input: `count` elements as fp8rt/Inputs.h says; `dtype` and
+/// `init` are the values of `DType` and `Init`.
+struct FillInputParameters {
+  void *data;
+  uint64_t count;
+  uint64_t key;
+  float scale;
+  uint32_t dtype;
+  uint32_t init;
+};
+
+} // namespace fp8rt
+
+#endif // FP8RT_CUDA_DEVICEKERNELS_H
