@@ -19,11 +19,23 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include <filesystem>
 #include <string>
 
 namespace fp8rt::test {
 
 using Json = nlohmann::json;
+
+/// `path`, or where that is not there (the tests were copied to another
+/// machine) the file of that name beside this program.
+inline std::string testFile(const char *path) {
+  namespace fs = std::filesystem;
+  std::error_code code;
+  if (fs::exists(path, code))
+    return path;
+  fs::path self = fs::read_symlink("/proc/self/exe", code);
+  return self.parent_path() / fs::path(path).filename();
+}
 
 inline Json arg(int i) { return {{"arg", i}}; }
 inline Json buf(int i) { return {{"buffer", i}}; }
@@ -88,7 +100,8 @@ inline std::string artifact(const Json &manifest,
                             const Json &plan = Json::object()) {
   std::string error;
   std::string text = manifest.dump(), planText = plan.dump();
-  std::optional<std::string> kernels = readWholeFile(FP8RT_TEST_KERNELS, error);
+  std::optional<std::string> kernels =
+      readWholeFile(testFile(FP8RT_TEST_KERNELS), error);
   EXPECT_TRUE(kernels) << error;
   return *serializeContainer(
       ContainerKind::Artifact,

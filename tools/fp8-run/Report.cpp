@@ -55,8 +55,9 @@ void line(const char *label, const std::string &value) {
 
 std::string timeText(std::vector<double> times) {
   std::sort(times.begin(), times.end());
+  double median = times[times.size() / 2];
   char text[64];
-  std::snprintf(text, sizeof(text), "%.2f ms", times[times.size() / 2]);
+  std::snprintf(text, sizeof(text), "%.*f ms", median < 10 ? 3 : 2, median);
   return text + (times.size() > 1
                      ? " (median of " + std::to_string(times.size()) + ")"
                      : std::string());

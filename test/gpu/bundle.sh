@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# ===- bundle.sh - What run.sh needs on a machine with a GPU ---*- Bash -*-=== #
+#
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# usage: bundle.sh BUILD_DIR OUT_DIR
+#
+# Copies fp8-run, the runtime's tests and their kernels from a build folder, without debug information, and run.sh. They
+# run where only the CUDA driver, cuBLASLt and the C++ library are.
+#
+# ===----------------------------------------------------------------------=== #
+set -euo pipefail
+
+if [[ $# -ne 2 ]]; then
+  sed -n 's/^# usage: /usage: /p' "$0"
+  exit 1
+fi
+build=$1
+out=$2
+mkdir -p "$out"
+for name in fp8-run fp8rt-ContainerTest fp8rt-RunTest fp8rt-GpuTest fp8rt-GpuGemmTest; do
+  strip -o "$out/$name" "$build/bin/$name"
+done
+find "$build" -name 'fp8rt-test-kernels.cubin' -o -name 'fp8rt-test-kernels.ptx' -o -name 'libfp8rt-test-kernels.so' |
+  while read -r file; do cp "$file" "$out/"; done
+cp "$(dirname "$0")/run.sh" "$out/"
+du -sh "$out"

@@ -1,0 +1,87 @@
+#!/usr/bin/env bash
+# ===- run.sh - Runs a folder of artifacts on a GPU in every mode ---*- Bash -*-=== #
+#
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# usage: run.sh BIN_DIR ARTIFACTS [OUT_DIR]
+#
+# BIN_DIR holds fp8-run, and the runtime's tests where they are to run too (fp8rt-*Test). ARTIFACTS holds NAME.fp8,
+# with NAME.ref (from fp8-opt --emit=reference) where outputs are to be compared, and NAME.args where the reference was
+# made with other options than the defaults (such as "--steps=2 --seed=3"). Needs neither the compiler nor the sources.
+#
+# Each artifact runs in planned memory (its first step watched), in dynamic memory, with a check in both (every step
+# watched, freed storage poisoned, outputs compared), and as a CUDA graph. One line a run: measured peak against the
+# plan's, the pool's own figure, the relative error, the step's time, and whether the outputs have the bits of the
+# planned run. Exit code 1 where anything failed. Logs and JSON go to OUT_DIR.
+#
+# ===----------------------------------------------------------------------=== #
+set -uo pipefail
+
+if [[ $# -lt 2 ]]; then
+  sed -n 's/^# usage: /usage: /p' "$0"
+  exit 1
+fi
+bin=$1
+artifacts=$2
+out=${3:-$(mktemp -d)}
+mkdir -p "$out"
+failed=0
+
+for test in "$bin"/fp8rt-*Test; do
+  [[ -x $test ]] || continue
+  name=$(basename "$test")
+  timeout 300 "$test" >"$out/$name.log" 2>&1
+  code=$?
+  [[ $code -eq 0 ]] || failed=1
+  printf '%-26s rc %-3d %s\n' "$name" "$code" \
+    "$(grep -E '^\[  (PASSED|FAILED|SKIPPED) .*tests?[.,]' "$out/$name.log" | tr -s ' []' ' ' | paste -sd' ' -)"
+  grep -A6 -E ': Failure$' "$out/$name.log" | head -n 24
+done
+
+printf '%-28s %-14s %3s %18s %14s %9s %9s %s\n' artifact mode rc 'peak' 'pool' 'rel.err' 'ms' outputs
+for artifact in "$artifacts"/*.fp8; do
+  name=$(basename "$artifact" .fp8)
+  arguments=()
+  [[ -f $artifacts/$name.args ]] && read -r -a arguments <"$artifacts/$name.args"
+  check=()
+  [[ -f $artifacts/$name.ref ]] && check=("--check=$artifacts/$name.ref")
+  for mode in planned dynamic planned-check dynamic-check graph; do
+    options=("${arguments[@]}")
+    case $mode in
+    planned-check | dynamic-check)
+      [[ ${#check[@]} -gt 0 ]] || continue
+      options+=("${check[@]}")
+      ;;
+    graph) options+=(--graph "${check[@]}") ;;
+    esac
+    case $mode in dynamic*) options+=(--memory=dynamic) ;; esac
+    log="$out/$name.$mode.log"
+    json="$out/$name.$mode.json"
+    rm -f "$json"
+    timeout 300 "$bin/fp8-run" "$artifact" --backend=cuda "${options[@]}" --json="$json" >"$log" 2>&1
+    code=$?
+    [[ $code -eq 0 ]] || failed=1
+    python3 - "$name" "$mode" "$code" "$json" "$out/$name.planned.json" <<'PY'
+import json, os, sys
+name, mode, code, path, base = sys.argv[1:]
+def load(path):
+    return json.load(open(path)) if os.path.exists(path) else None
+run, planned = load(path), load(base)
+if run is None:
+    print(f"{name:28} {mode:14} {code:>3}")
+    sys.exit()
+peak = run["measured_peak_bytes"]
+text = f"{peak}{'=' if peak == run['planned_peak_bytes'] else '!'}"
+pool = run.get("pool_high_bytes")
+error = run["max_rel_error"]
+times = sorted(run["step_ms"])
+hashes = lambda r: [o["sha256"] for o in r["outputs"]]
+same = "" if planned is None or mode == "planned" else "equal" if hashes(run) == hashes(planned) else "DIFFER"
+print(f"{name:28} {mode:14} {code:>3} {text:>18} {pool if pool is not None else '-':>14} "
+      f"{'-' if error is None else format(error, '.2e'):>9} {times[len(times) // 2]:9.3f} {same}")
+PY
+    [[ $code -eq 0 ]] || grep -h 'error:' "$log" | cut -c1-200 | head -n 3
+  done
+done
+echo "logs: $out"
+exit "$failed"
