@@ -209,12 +209,17 @@ void mlir::fp8::explain(const PlanGraph &graph, Policy policy,
     decisions.saved.push_back(std::move(saved));
   }
 
-  // What runs again: priced by itself, though within a kernel that reads its
-  // inputs anyway it costs less.
+  // What runs again, once for each kernel that computes it: priced by itself,
+  // though within a kernel that reads its inputs anyway it costs less.
+  KernelGraph kernels = formKernels(program, fusion);
+  std::vector<int64_t> runs(program.instances.size(), 0);
+  for (const KernelNode &kernel : kernels.kernels)
+    for (int member : kernel.members)
+      ++runs[member];
   llvm::MapVector<int, int64_t> times;
-  for (const Instance &instance : program.instances)
+  for (auto [index, instance] : llvm::enumerate(program.instances))
     if (instance.clone)
-      ++times[instance.node];
+      times[instance.node] += runs[index];
   for (auto [id, count] : times) {
     const PlanNode &node = graph.nodes[id];
     RecomputedDecision entry;
@@ -240,7 +245,6 @@ void mlir::fp8::explain(const PlanGraph &graph, Policy policy,
 
   // Time of the kernels that only recompute, and in mixed kernels of what they
   // read for recomputation alone.
-  KernelGraph kernels = formKernels(program, fusion);
   for (const KernelNode &kernel : kernels.kernels) {
     bool any = false, all = true;
     for (int member : kernel.members)

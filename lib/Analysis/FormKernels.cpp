@@ -16,7 +16,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "fp8/Analysis/KernelGraph.h"
+#include "Former.h"
 
 #include "llvm/Support/MathExtras.h"
 #include <numeric>
@@ -24,108 +24,9 @@
 using namespace mlir;
 using namespace mlir::fp8;
 
-namespace {
-
-/// A kernel being formed.
-struct Group {
-  SmallVector<int, 8> members;
-  NodeClass kind = NodeClass::Loop;
-  bool backward = false;
-  bool reduces = false; ///< holds a reduction, so its space is final
-  bool alone = false;   ///< takes no further member: a member keeps its order
-                        ///< with other kernels
-  BlockShape blockShape = BlockShape::Any;
-  SmallVector<int64_t, 4> space;
-  int first = 0, last = 0; ///< positions of its first and last member
-};
-
 /// A kernel that is this far from clear of a cycle is not made: the time to
 /// form kernels stays linear where a program has no narrow points.
-constexpr int kMaxVisits = 2000;
-
-/// The shape of a block that does what blocks of shapes `a` and `b` do.
-std::optional<BlockShape> combine(BlockShape a, BlockShape b) {
-  if (a == BlockShape::Any || a == b)
-    return b;
-  if (b == BlockShape::Any)
-    return a;
-  return std::nullopt;
-}
-
-class Former {
-public:
-  Former(const Program &program, Fusion fusion)
-      : program(program), fusion(fusion), groupOf(program.instances.size(), -1),
-        locality(program.values.size(), Locality::Elementwise),
-        stamp(program.instances.size(), 0),
-        nextBorder(program.instances.size() + 1),
-        readers(program.instances.size()) {
-    std::iota(nextBorder.begin(), nextBorder.end(), 0);
-    for (auto [index, instance] : llvm::enumerate(program.instances))
-      for (int operand : instance.operands)
-        if (int producer =
-                program.values[program.values[operand].root].instance;
-            producer >= 0)
-          readers[producer].push_back({static_cast<int>(index), operand});
-  }
-
-  KernelGraph run();
-
-private:
-  bool isExecuted(const Instance &instance) const {
-    NodeClass kind = program.node(instance).kind;
-    return kind != NodeClass::View && kind != NodeClass::Constant;
-  }
-  int producerGroup(int value) const {
-    int instance = program.values[program.values[value].root].instance;
-    return instance < 0 ? -1 : groupOf[instance];
-  }
-  /// Where the result of `id` would be available in group `group`; nothing
-  /// where it may not join.
-  std::optional<Locality> localityIn(int id, int group);
-  bool fitsSpace(ArrayRef<int64_t> part, ArrayRef<int64_t> space) const;
-  /// True where a kernel outside lies on a path from group `from` to group
-  /// `to`.
-  bool hasPathThroughOthers(int from, int to);
-  /// The same, searched from `from` on along what is read.
-  bool leadsTo(int from, int to);
-  /// True where group `group` waits for `target`, along paths that do not go on
-  /// from `self`, or where more than `kMaxVisits` operands would have to be
-  /// looked at to know.
-  bool reaches(int group, int target, int self);
-  /// Starts a search for paths.
-  void startSearch() {
-    ++currentStamp;
-    visits = 0;
-  }
-  /// The first border at or after instance `id` that no group crosses: border
-  /// `b` lies before instance `b`.
-  int findBorder(int id);
-  /// Takes the instances up to the last one of `group` as its own stretch, from
-  /// its first on.
-  void coverStretch(const Group &group);
-  /// True where a member of `reader` reads a value that kernel `producer` has
-  /// only once it has stored it.
-  bool readsStored(int reader, int producer) const;
-  void join(int id, int group, Locality where);
-  bool tryJoin(int id);
-  bool tryMerge(int id, int other);
-  KernelGraph build();
-
-  const Program &program;
-  Fusion fusion;
-  std::vector<Group> groups;
-  std::vector<int> groupOf;
-  std::vector<Locality> locality;
-  std::vector<int> stamp;
-  int currentStamp = 0;
-  int visits = 0; ///< operands that the search for paths has looked at
-  std::vector<int>
-      nextBorder; ///< union-find over borders, towards the one that is left
-  /// Per instance, who reads what of it: instances with the operand they read,
-  /// which may be a view.
-  std::vector<SmallVector<std::pair<int, int>, 4>> readers;
-};
+static constexpr int kMaxVisits = 2000;
 
 bool Former::fitsSpace(ArrayRef<int64_t> part, ArrayRef<int64_t> space) const {
   if (part.size() != space.size())
@@ -294,30 +195,26 @@ bool Former::readsStored(int reader, int producer) const {
   });
 }
 
-bool Former::tryMerge(int id, int other) {
-  int group = groupOf[id];
-  Group &into = groups[group], &from = groups[other];
-  if (other == group || from.kind != NodeClass::Loop || from.alone ||
+bool Former::canMerge(int group, int other) {
+  const Group &into = groups[group], &from = groups[other];
+  if (other == group || into.kind != NodeClass::Loop || into.alone ||
+      from.kind != NodeClass::Loop || from.alone ||
       from.backward != into.backward ||
       !combine(from.blockShape, into.blockShape))
     return false;
   if (ArrayRef<int64_t>(from.space) != ArrayRef<int64_t>(into.space) &&
       (from.reduces || !fitsSpace(from.space, into.space)))
     return false;
-  // What `id` reads of the other kernel must be available in the loop, as it
-  // is.
-  for (int operand : program.instances[id].operands)
-    if (producerGroup(operand) == other &&
-        (operand != program.values[operand].root ||
-         locality[operand] == Locality::AtEnd ||
-         locality[operand] == Locality::Moved))
-      return false;
   // Members may read each other's kernel only through values available in the
   // loop.
   if (readsStored(group, other) || readsStored(other, group))
     return false;
-  if (hasPathThroughOthers(other, group) || hasPathThroughOthers(group, other))
-    return false;
+  return !hasPathThroughOthers(other, group) &&
+         !hasPathThroughOthers(group, other);
+}
+
+int Former::merge(int group, int other) {
+  Group &into = groups[group], &from = groups[other];
   // The longer one takes the members of the shorter one.
   bool swapped = from.members.size() > into.members.size();
   Group &keep = swapped ? from : into, &gone = swapped ? into : from;
@@ -331,7 +228,7 @@ bool Former::tryMerge(int id, int other) {
   keep.reduces |= gone.reduces;
   coverStretch(keep);
   gone.members.clear();
-  return true;
+  return swapped ? other : group;
 }
 
 bool Former::tryJoin(int id) {
@@ -354,8 +251,8 @@ bool Former::tryJoin(int id) {
   bool joined = false;
   for (int group : candidates) {
     if (joined) {
-      if (!groups[group].members.empty())
-        tryMerge(id, group);
+      if (!groups[group].members.empty() && canMerge(groupOf[id], group))
+        merge(groupOf[id], group);
       continue;
     }
     std::optional<Locality> where = localityIn(id, group);
@@ -400,35 +297,36 @@ KernelGraph Former::run() {
       locality[result] = node.locality;
     groups.push_back(std::move(group));
   }
+  if (fusion == Fusion::Default &&
+      program.graph->target->kernelModel == KernelModel::ThreadBlocks)
+    shareReads();
   return build();
 }
 
 KernelGraph Former::build() {
   // Merging leaves the members of a kernel out of order.
-  for (Group &group : groups)
+  for (Group &group : groups) {
+    group.members.append(group.repeated);
     llvm::sort(group.members);
-  std::vector<bool> kept(program.graph->values.size(), false);
-  for (int value : program.residuals)
-    kept[value] = true;
+  }
   // Who reads what.
   std::vector<bool> readOutside(program.values.size(), false);
   std::vector<SmallVector<int, 4>> preds(groups.size());
   int lastOrdered[2] = {-1,
                         -1}; // Collectives and state updates keep their order.
+  for (auto [index, group] : llvm::enumerate(groups))
+    for (int member : group.members)
+      for (int operand : program.instances[member].operands) {
+        int root = program.values[operand].root;
+        int producer = producerGroup(operand);
+        if (producer < 0 || holds(index, program.values[root].instance))
+          continue;
+        readOutside[root] = true;
+        preds[index].push_back(producer);
+      }
   for (auto [index, instance] : llvm::enumerate(program.instances)) {
-    int group = groupOf[index];
-    if (group < 0)
-      continue;
-    for (int operand : instance.operands) {
-      int root = program.values[operand].root;
-      int producer = producerGroup(operand);
-      if (producer == group || producer < 0)
-        continue;
-      readOutside[root] = true;
-      preds[group].push_back(producer);
-    }
     Chain chain = program.node(instance).chain;
-    if (chain != Chain::None) {
+    if (int group = groupOf[index]; group >= 0 && chain != Chain::None) {
       int &last = lastOrdered[chain == Chain::State];
       if (last >= 0 && last != group)
         preds[group].push_back(last);
@@ -501,7 +399,7 @@ KernelGraph Former::build() {
         bool constant =
             producer >= 0 && program.node(program.instances[producer]).kind ==
                                  NodeClass::Constant;
-        if (constant || (producer >= 0 && groupOf[producer] == id))
+        if (constant || (producer >= 0 && holds(id, producer)))
           continue;
         // A root is read once, however many of its views are.
         int64_t bytes = program.graphValue(operand).bytes;
@@ -515,6 +413,8 @@ KernelGraph Former::build() {
           readBytes[slot] = std::max(readBytes[slot], bytes);
         }
       }
+      if (groupOf[member] != id)
+        continue; // Computed again: stored, if at all, by another.
       for (int value : instance.results) {
         const PlanValue &entry = program.graphValue(value);
         if (program.values[value].root != value)
@@ -544,8 +444,6 @@ KernelGraph Former::build() {
   }
   return result;
 }
-
-} // namespace
 
 KernelGraph mlir::fp8::formKernels(const Program &program, Fusion fusion) {
   return Former(program, fusion).run();

@@ -226,6 +226,9 @@ LogicalResult run(const DriverOptions &options, DialectRegistry &registry) {
   if (failed(applyPassManagerCLOptions(manager)))
     return failure();
   std::optional<Phase> done = getPlannedPhase(*module);
+  // The interpreter runs IR of every phase: a plan is checked as it stands.
+  if (done && options.emit == "reference")
+    phase = *done;
   if (done && failed(checkPlanned(*module, *done, *phase, options)))
     return failure();
   buildCompilePipeline(manager, *pipeline, *phase, done);
