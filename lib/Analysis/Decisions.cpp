@@ -9,6 +9,7 @@
 #include "fp8/Analysis/Decisions.h"
 
 #include "mlir/IR/Remarks.h"
+#include "llvm/ADT/SetVector.h"
 #include <map>
 
 using namespace mlir;
@@ -147,6 +148,71 @@ static void reportDecision(func::FuncOp func, Value value, StringRef decision,
       << remark::metric("bytes", bytes);
 }
 
+namespace {
+
+/// What it would cost to compute kept values again: each by itself as long as
+/// there are few, else equal values of equal layers together, else without
+/// another plan to compare with, since each takes as long as it does to plan
+/// once.
+class Comparison {
+public:
+  Comparison(const PlanGraph &graph, const Program &program,
+             const Selection &keptOnly, const PlanOption &plan,
+             PlanSearch &search)
+      : graph(graph), keptOnly(keptOnly), plan(plan), search(search) {
+    for (int value : program.residuals)
+      if (int root = graph.values[value].root; isChoice(graph, root)) {
+        ++numChoices;
+        equals[search.getClass(root)].insert(root);
+      }
+  }
+
+  /// The rest of the sentence about residual `value`.
+  std::string describe(int value) {
+    // The storage of a gather in halves is its start's.
+    int root = graph.values[value].root;
+    int limit = search.getMaxEvaluations() / 16;
+    if (numChoices <= limit)
+      return describeWithout(root, "it");
+    ArrayRef<int> members = equals[search.getClass(root)].getArrayRef();
+    if (static_cast<int>(equals.size()) > limit)
+      return llvm::formatv(
+          "computing it again takes {0} by itself",
+          formatMicroseconds(graph.nodes[graph.values[root].node].seconds));
+    if (members.size() == 1)
+      return describeWithout(root, "it");
+    return describeWithout(
+        members,
+        llvm::formatv("it and its {0} equals", members.size() - 1).str());
+  }
+
+private:
+  std::string describeWithout(ArrayRef<int> roots, StringRef what) {
+    Selection other = keptOnly;
+    for (int root : roots)
+      other[root] = false;
+    const PlanOption &without = search.evaluate(std::move(other));
+    double seconds = without.seconds - plan.seconds;
+    int64_t bytes = plan.peak - without.peak;
+    return llvm::formatv(
+        "computing {0} again instead would make the step {1} {2} and the peak "
+        "{3} {4}",
+        what, formatMicroseconds(std::abs(seconds)),
+        seconds >= 0 ? "longer" : "shorter", formatBytes(std::abs(bytes)),
+        bytes >= 0 ? "lower" : "higher");
+  }
+
+  const PlanGraph &graph;
+  const Selection &keptOnly;
+  const PlanOption &plan;
+  PlanSearch &search;
+  int numChoices = 0;
+  /// Kept choices by class.
+  std::map<int, llvm::SetVector<int>> equals;
+};
+
+} // namespace
+
 void mlir::fp8::explain(const PlanGraph &graph, Policy policy,
                         const Selection &chosen, Fusion fusion,
                         PlanSearch &search, Decisions &decisions) {
@@ -159,6 +225,7 @@ void mlir::fp8::explain(const PlanGraph &graph, Policy policy,
   Selection keptOnly(graph.values.size(), false);
   for (int value : program.residuals)
     keptOnly[graph.values[value].root] = true;
+  Comparison comparison(graph, program, keptOnly, plan, search);
   for (int value : program.residuals) {
     const PlanValue &entry = graph.values[value];
     const PlanNode &node = graph.nodes[entry.node];
@@ -190,18 +257,9 @@ void mlir::fp8::explain(const PlanGraph &graph, Policy policy,
           "'{0}' is in the list of op-list and backward reads its result: {1}",
           saved.op, formatBytes(entry.bytes));
     } else {
-      // The storage of a gather in halves is its start's.
-      Selection other = keptOnly;
-      other[entry.root] = false;
-      const PlanOption &flipped = search.evaluate(other);
-      double seconds = flipped.seconds - plan.seconds;
-      int64_t bytes = plan.peak - flipped.peak;
       saved.why = llvm::formatv(
-          "{0} kept; computing it again instead would make the step {1} {2} "
-          "and the peak {3} {4}{5}",
-          formatBytes(entry.bytes), formatMicroseconds(std::abs(seconds)),
-          seconds >= 0 ? "longer" : "shorter", formatBytes(std::abs(bytes)),
-          bytes >= 0 ? "lower" : "higher",
+          "{0} kept; {1}{2}", formatBytes(entry.bytes),
+          comparison.describe(value),
           policy == Policy::MinCut ? "; it is on the minimum cut" : "");
     }
     reportDecision(graph.func, entry.value, "kept", saved.value, saved.why,

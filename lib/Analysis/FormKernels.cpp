@@ -387,11 +387,13 @@ KernelGraph Former::build() {
       kernel.preds.push_back(position[pred]);
     llvm::sort(kernel.preds);
     OpCost cost;
+    int64_t copies = 1;
     SmallVector<int64_t, 4> readBytes;
     for (int member : group.members) {
       const Instance &instance = program.instances[member];
       const PlanNode &node = program.node(instance);
       kernel.workspace += node.workspace;
+      copies = std::max(copies, node.copies);
       cost.flopsF32 += node.cost.flopsF32;
       for (int operand : instance.operands) {
         int root = program.values[operand].root;
@@ -441,6 +443,7 @@ KernelGraph Former::build() {
     kernel.seconds =
         fused ? estimateSeconds(*graph.target, cost)
               : program.node(program.instances[group.members.front()]).seconds;
+    kernel.seconds *= copies;
   }
   return result;
 }

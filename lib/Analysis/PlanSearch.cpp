@@ -12,15 +12,19 @@
 #include "fp8/Analysis/Policies.h"
 
 #include <cmath>
+#include <set>
 
 using namespace mlir;
 using namespace mlir::fp8;
 
-/// Upper limit of evaluations: the search ends there whatever is left to try.
-static constexpr int kMaxEvaluations = 600;
-/// And so many more a round for plans between those on the frontier.
-static constexpr int kMaxRefinements = 400;
+/// What a search may do: evaluations times nodes. The number of evaluations
+/// falls with the size of the graph, so the time does not grow with its square.
+static constexpr int64_t kMaxWork = 600'000;
+/// Bounds on the number of evaluations, whatever the size.
+static constexpr int kMinEvaluations = 24, kMaxEvaluations = 1800;
 static constexpr int kRefinementRounds = 3;
+/// A graph of fewer nodes is searched as it is, equal layers or not.
+static constexpr size_t kMinReducedNodes = 200;
 
 //===----------------------------------------------------------------------===//
 // Equal choices of equal layers
@@ -111,6 +115,13 @@ std::vector<SmallVector<int>> mlir::fp8::groupChoices(const PlanGraph &graph) {
 // Search
 //===----------------------------------------------------------------------===//
 
+PlanSearch::PlanSearch(const PlanGraph &graph, Fusion fusion)
+    : graph(graph), fusion(fusion) {
+  int64_t numNodes = std::max<int64_t>(graph.nodes.size(), 1);
+  maxEvaluations = std::clamp<int64_t>(kMaxWork / numNodes, kMinEvaluations,
+                                       kMaxEvaluations);
+}
+
 const PlanOption &PlanSearch::evaluate(Selection selection) {
   applyOverrides(graph, selection);
   auto [it, inserted] = options.try_emplace(selection);
@@ -140,7 +151,7 @@ static bool isSmaller(const PlanOption &a, const PlanOption &b) {
   return std::tuple(a.peak, a.seconds) < std::tuple(b.peak, b.seconds);
 }
 
-void PlanSearch::descend(const Selection &start, bool minimisePeak) {
+void PlanSearch::descend(const Selection &start, bool minimisePeak, int end) {
   auto better = minimisePeak ? isSmaller : isFaster;
   const PlanOption *current = &evaluate(start);
   // Towards less time: any class may change, the first improvement is taken.
@@ -148,7 +159,7 @@ void PlanSearch::descend(const Selection &start, bool minimisePeak) {
     for (int round = 0; round < 3; ++round) {
       bool improved = false;
       for (const SmallVector<int> &members : classes) {
-        if (getNumEvaluations() >= kMaxEvaluations)
+        if (getNumEvaluations() >= end)
           return;
         bool keep = !current->selection[members.front()];
         const PlanOption &next =
@@ -172,7 +183,7 @@ void PlanSearch::descend(const Selection &start, bool minimisePeak) {
     double bestRate = 0;
     for (const SmallVector<int> &members : classes)
       for (bool keep : {false, true}) {
-        if (getNumEvaluations() >= kMaxEvaluations)
+        if (getNumEvaluations() >= end)
           return;
         if (llvm::all_of(members, [&](int member) {
               return current->selection[member] == keep;
@@ -194,8 +205,7 @@ void PlanSearch::descend(const Selection &start, bool minimisePeak) {
     if (!best)
       break;
     for (size_t part = 1;
-         part < bestMembers.size() && getNumEvaluations() < kMaxEvaluations;
-         ++part)
+         part < bestMembers.size() && getNumEvaluations() < end; ++part)
       evaluate(
           withKept(current->selection, bestMembers.take_front(part), bestKeep));
     current = best;
@@ -203,7 +213,7 @@ void PlanSearch::descend(const Selection &start, bool minimisePeak) {
   // One by one, from the smallest plan: what a whole class could not do.
   for (const SmallVector<int> &members : classes)
     for (int member : members) {
-      if (getNumEvaluations() >= kMaxEvaluations)
+      if (getNumEvaluations() >= end)
         return;
       const PlanOption &next = evaluate(
           withKept(current->selection, member, !current->selection[member]));
@@ -214,10 +224,27 @@ void PlanSearch::descend(const Selection &start, bool minimisePeak) {
 
 std::vector<const PlanOption *> PlanSearch::findFrontier() {
   classes = groupChoices(graph);
+  classOf.assign(graph.values.size(), -1);
+  for (auto [index, members] : llvm::enumerate(classes))
+    for (int member : members)
+      classOf[member] = index;
   Selection starts[] = {selectMinCut(graph), selectSaveAll(graph),
                         selectRecomputeAll(graph),
                         Selection(graph.values.size(), false),
                         selectOpList(graph, getDefaultOpList())};
+  for (const Selection &start : starts)
+    evaluate(start);
+  std::optional<ReducedGraph> reduced;
+  if (graph.nodes.size() >= kMinReducedNodes)
+    reduced = reduceRepetition(graph);
+  if (reduced)
+    searchReduced(*reduced);
+  else
+    searchDirectly();
+  return getFrontier();
+}
+
+void PlanSearch::searchDirectly() {
   const PlanOption *fastest = nullptr, *smallest = nullptr;
   auto rank = [&] {
     for (auto &[selection, option] : options) {
@@ -227,22 +254,75 @@ std::vector<const PlanOption *> PlanSearch::findFrontier() {
         smallest = &option;
     }
   };
-  for (const Selection &start : starts)
-    evaluate(start);
+  int end = maxEvaluations / 3;
   rank();
-  descend(fastest->selection, /*minimisePeak=*/false);
+  descend(fastest->selection, /*minimisePeak=*/false, end);
   rank();
-  descend(fastest->selection, /*minimisePeak=*/true);
+  descend(fastest->selection, /*minimisePeak=*/true, end);
   rank();
-  descend(smallest->selection, /*minimisePeak=*/true);
-
+  descend(smallest->selection, /*minimisePeak=*/true, end);
+  fillSteps(end + maxEvaluations / 6);
   for (int round = 0; round < kRefinementRounds; ++round)
-    refine(getFrontier());
-  return getFrontier();
+    refine(getFrontier(),
+           getNumEvaluations() + (maxEvaluations - getNumEvaluations()) /
+                                     (kRefinementRounds - round));
 }
 
-void PlanSearch::refine(ArrayRef<const PlanOption *> frontier) {
-  int end = getNumEvaluations() + kMaxRefinements;
+void PlanSearch::searchReduced(const ReducedGraph &reduced) {
+  PlanSearch inner(reduced.graph, fusion);
+  std::vector<const PlanOption *> frontier = inner.findFrontier();
+  // Evenly spread over the frontier, both ends included.
+  size_t count = std::min<size_t>(frontier.size(), maxEvaluations / 2);
+  for (size_t index = 0; index < count; ++index) {
+    size_t place = count == 1 ? 0 : index * (frontier.size() - 1) / (count - 1);
+    evaluate(reduced.expand(frontier[place]->selection));
+  }
+  fillSteps(maxEvaluations);
+}
+
+void PlanSearch::fillSteps(int end) {
+  std::set<std::pair<const PlanOption *, const PlanOption *>> tried;
+  while (getNumEvaluations() < end) {
+    std::vector<const PlanOption *> frontier = getFrontier();
+    // The step that leaves the most to win.
+    const PlanOption *smaller = nullptr, *faster = nullptr;
+    double widest = 0;
+    for (size_t index = 1; index < frontier.size(); ++index) {
+      const PlanOption *low = frontier[index - 1], *high = frontier[index];
+      double area =
+          double(high->peak - low->peak) * (low->seconds - high->seconds);
+      if (area > widest && !tried.count({low, high})) {
+        widest = area;
+        smaller = low;
+        faster = high;
+      }
+    }
+    if (!smaller)
+      return;
+    tried.insert({smaller, faster});
+    SmallVector<int> differing;
+    for (size_t value = 0; value < classOf.size(); ++value)
+      if (classOf[value] >= 0 &&
+          smaller->selection[value] != faster->selection[value])
+        differing.push_back(value);
+    if (differing.size() < 2)
+      continue;
+    // Kept bytes of the first layers stay longest, so those go first. Between
+    // two layers if it can be: where the first class comes again.
+    size_t middle = differing.size() / 2;
+    for (size_t place = middle; place < differing.size(); ++place)
+      if (classOf[differing[place]] == classOf[differing.front()]) {
+        middle = place;
+        break;
+      }
+    Selection mixed = faster->selection;
+    for (int value : ArrayRef<int>(differing).take_front(middle))
+      mixed[value] = smaller->selection[value];
+    evaluate(std::move(mixed));
+  }
+}
+
+void PlanSearch::refine(ArrayRef<const PlanOption *> frontier, int end) {
   for (const PlanOption *option : frontier)
     for (const SmallVector<int> &members : classes)
       for (int member : members) {

@@ -56,12 +56,13 @@ PeakInfo mlir::fp8::simulate(const KernelGraph &graph, ArrayRef<int> order) {
   for (auto [root, range] : llvm::enumerate(getLiveRanges(graph, order))) {
     if (range.first < 0)
       continue;
-    int64_t bytes = program.graphValue(root).bytes;
+    const PlanValue &value = program.graphValue(root);
+    bool crosses = range.first < graph.firstBackward &&
+                   range.getLastUse() >= graph.firstBackward;
+    int64_t bytes = value.bytes * (crosses || value.escapes ? value.copies : 1);
     change[range.first] += bytes;
     change[range.second + 1] -= bytes;
-    if (range.first < graph.firstBackward &&
-        range.getLastUse() >= graph.firstBackward &&
-        !program.graphValue(root).escapes)
+    if (crosses && !value.escapes)
       info.residualBytes += bytes;
   }
   int64_t live = 0;

@@ -62,6 +62,9 @@ struct PlanValue {
       false; ///< a result of the function names this storage (set on roots)
   bool callerPlaced = false; ///< the result it escapes as lives in the caller's
                              ///< buffer (set on roots)
+  int64_t copies = 1;        ///< equal layers that this one stands for (see
+                      ///< Repetition.h); counts where the value is kept from
+                      ///< forward to backward or is a result
 };
 
 /// What a node must keep its program order with.
@@ -83,6 +86,7 @@ struct PlanNode {
   OpCost cost;
   int64_t workspace = 0;
   double seconds = 0; ///< estimate, unfused
+  int64_t copies = 1; ///< equal layers that this one stands for
   // Of loop nodes:
   Locality locality = Locality::Elementwise;
   SmallVector<int64_t, 4> space; ///< the shape it iterates over

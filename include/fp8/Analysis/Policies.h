@@ -11,6 +11,7 @@
 #define FP8_ANALYSIS_POLICIES_H
 
 #include "fp8/Analysis/KernelGraph.h"
+#include "fp8/Analysis/Repetition.h"
 
 #include <map>
 
@@ -50,31 +51,46 @@ struct PlanOption {
 /// they will be formed and ordered.
 class PlanSearch {
 public:
-  PlanSearch(const PlanGraph &graph, Fusion fusion)
-      : graph(graph), fusion(fusion) {}
+  PlanSearch(const PlanGraph &graph, Fusion fusion);
 
   const PlanOption &evaluate(Selection selection);
 
   /// The plans that are on the frontier of peak and time, by rising peak.
   /// Contains at least one plan no worse than each of the simple policies in
-  /// both. Deterministic; the number of evaluations is bounded, no clock is
-  /// read.
+  /// both. Deterministic; the number of evaluations is bounded and falls with
+  /// the size of the graph, no clock is read.
   std::vector<const PlanOption *> findFrontier();
 
   int getNumEvaluations() const { return options.size(); }
 
+  /// How many evaluations a search may do on a graph of this size.
+  int getMaxEvaluations() const { return maxEvaluations; }
+
+  /// The class of choice `root`, equal for the choices at the same place of
+  /// equal layers; -1 before findFrontier(), and for what is no choice.
+  int getClass(int root) const { return classOf.empty() ? -1 : classOf[root]; }
+
 private:
-  void descend(const Selection &start, bool minimisePeak);
+  /// The search on the graph itself.
+  void searchDirectly();
+  /// The search on `reduced`, of which the frontier is evaluated here.
+  void searchReduced(const ReducedGraph &reduced);
+  void descend(const Selection &start, bool minimisePeak, int end);
   /// Tries plans that keep one value less than one of `frontier`, so that the
   /// frontier has no large steps.
-  void refine(ArrayRef<const PlanOption *> frontier);
+  void refine(ArrayRef<const PlanOption *> frontier, int end);
+  /// Tries plans between two neighbours on the frontier, halving the widest
+  /// step first: the front part of the program chooses as the smaller one.
+  void fillSteps(int end);
   std::vector<const PlanOption *> getFrontier() const;
 
   const PlanGraph &graph;
   Fusion fusion;
+  int maxEvaluations;
   std::map<Selection, PlanOption> options;
   std::vector<SmallVector<int>>
       classes; ///< choices that stand at the same place of equal layers
+  std::vector<int> classOf; ///< per value: its class; -1 where it is no choice
 };
 
 /// Choices grouped by what they are: op, attributes, types, and the same of

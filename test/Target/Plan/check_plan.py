@@ -337,6 +337,9 @@ def to_int(text):
 SENTENCES = {
     "kept": r"([\d,]+) B kept; computing it again instead would make the step ([\d.]+) us (longer|shorter) and the "
             r"peak ([\d,]+) B (lower|higher)(; it is on the minimum cut)?",
+    "equals": r"([\d,]+) B kept; computing it and its (\d+) equals again instead would make the step ([\d.]+) us "
+              r"(longer|shorter) and the peak ([\d,]+) B (lower|higher)(; it is on the minimum cut)?",
+    "alone": r"([\d,]+) B kept; computing it again takes ([\d.]+) us by itself(; it is on the minimum cut)?",
     "never": r"'(\S+)' may not run twice, so its ([\d,]+) B are kept",
     "override": r"'fp8.policy' on it says save: ([\d,]+) B",
     "save-all": r"backward reads it, and save-all keeps all that backward reads: ([\d,]+) B",
@@ -347,13 +350,14 @@ RECOMPUTED = (r"recompute costs ([\d.]+) us by itself \(([\d,]+) B moved\) and f
               r"backward")
 
 
-def check_saved(path, plan, joint, function):
+def check_saved(plan, joint, function, rates):
     """Every number of every sentence of `saved`."""
     names = joint.value_names(function)
     ops = {names[value]: op for op in function.walk() for value in op.results}
     kept = {entry["value"] for entry in plan["saved"]}
     options = {"target": plan["target"], "policy": "save-all"}
     planned_again = None
+    checked = set()
     for entry in plan["saved"]:
         op = ops[entry["value"]]
         expect_equal(f"op of {entry['value']}", entry["op"], op.name)
@@ -364,11 +368,15 @@ def check_saved(path, plan, joint, function):
             expect_equal("policy in a sentence", kind, plan["policy"])
         if kind in ("never", "op-list"):
             expect_equal("op in a sentence", found.group(1), op.name)
-        if kind != "kept":
+        if kind not in ("kept", "equals", "alone"):
             expect_equal("bytes in a sentence", to_int(found.groups()[-1]), entry["bytes"])
             continue
         expect_equal("bytes in a sentence", to_int(found.group(1)), entry["bytes"])
-        expect_equal("minimum cut in a sentence", found.group(6) is not None, plan["policy"] == "min-cut")
+        expect_equal("minimum cut in a sentence", found.groups()[-1] is not None, plan["policy"] == "min-cut")
+        if kind == "alone":
+            moved, _ = moved_by(op)
+            expect_close(f"time of {entry['value']}", float(found.group(2)), seconds_of([op], moved, rates) * 1e6, 5.1e-4)
+            continue
 
         def plan_with(values):
             text = plan_runs.override(joint, lambda _, result: names[result] in values)
@@ -378,9 +386,17 @@ def check_saved(path, plan, joint, function):
             planned_again = plan_with(kept)
             expect_equal("peak_bytes with all choices as overrides", plan["peak_bytes"], planned_again["peak_bytes"])
             expect_close("step_us with all choices as overrides", plan["step_us"], planned_again["step_us"], 1e-5)
-        without = plan_with(kept - {entry["value"]})
-        longer = float(found.group(2)) * (1 if found.group(3) == "longer" else -1)
-        lower = to_int(found.group(4)) * (1 if found.group(5) == "lower" else -1)
+        # Equal values have one sentence.
+        equals = {other["value"] for other in plan["saved"] if other["why"] == entry["why"]}
+        if kind == "equals":
+            expect_equal("number of equals", int(found.group(2)), len(equals) - 1)
+            if entry["why"] in checked:
+                continue
+            checked.add(entry["why"])
+        without = plan_with(kept - (equals if kind == "equals" else {entry["value"]}))
+        seconds, direction, bytes_text, change = found.groups()[-5:-1]
+        longer = float(seconds) * (1 if direction == "longer" else -1)
+        lower = to_int(bytes_text) * (1 if change == "lower" else -1)
         what = f"'{entry['value']}' computed again"
         expect_close(f"step_us with {what}", longer, without["step_us"] - plan["step_us"], 1e-3)
         expect_equal(f"peak_bytes with {what}", lower, plan["peak_bytes"] - without["peak_bytes"])
@@ -433,7 +449,7 @@ def check(path, targets_source, target, policy):
         check_step_time(entry, line, rates)
         expect(0 <= entry["recompute_us"] <= entry["step_us"], "expected 0 <= recompute_us <= step_us")
         expect(math.isfinite(entry["step_us"]), "step_us is not a number")
-        check_saved(path, entry, joint, joint_functions[entry["function"]])
+        check_saved(entry, joint, joint_functions[entry["function"]], rates)
         check_recomputed(entry, joint, joint_functions[entry["function"]], line, rates)
 
 
