@@ -18,6 +18,8 @@
 #include "CudaMemory.h"
 #include "DeviceKernels.h"
 
+#include <mutex>
+
 using namespace fp8rt;
 
 namespace {
@@ -192,9 +194,7 @@ public:
     case CommandOp::Launch:
       return prepareLaunch(command, error);
     case CommandOp::Gemm:
-      if (!gemms)
-        gemms = CudaGemmLibrary::open(*device, error);
-      if (!gemms)
+      if (!openGemms(error))
         return nullptr;
       return gemms->prepare(
           command.gemm, function.buffers[command.gemm.workspace.index].bytes,
@@ -336,6 +336,14 @@ public:
   }
 
 private:
+  /// cuBLASLt is opened by the first program that multiplies.
+  bool openGemms(std::string &error) {
+    std::lock_guard<std::mutex> lock(gemmsMutex);
+    if (!gemms)
+      gemms = CudaGemmLibrary::open(*device, error);
+    return gemms != nullptr;
+  }
+
   std::unique_ptr<Task> prepareLaunch(const Command &command,
                                       std::string &error) {
     CudaDevice::Scope scope(*device);
@@ -407,6 +415,7 @@ private:
   }
 
   std::unique_ptr<CudaDevice> device;
+  std::mutex gemmsMutex;
   std::unique_ptr<CudaGemmLibrary> gemms;
   CUmodule module = nullptr;
 };

@@ -57,10 +57,13 @@ CudaMemory::~CudaMemory() {
 void CudaMemory::begin(void *newStream) {
   message.clear();
   CudaDevice::Scope scope(device);
-  if (newStream != stream)
+  // Only a change of streams waits: what the pool gives back is in the order
+  // of the stream that used it.
+  if (begun && newStream != stream)
     check("cuStreamSynchronize",
           device.driver.cuStreamSynchronize(streamOf(stream)));
   stream = newStream;
+  begun = true;
 }
 
 void *CudaMemory::allocate(size_t bytes) {

@@ -47,6 +47,7 @@ private:
 
   const CudaDevice &device;
   void *stream = nullptr;
+  bool begun = false;
   CUmemoryPool pool = nullptr;
   size_t capacity = 0;
   CUdeviceptr answers = 0;

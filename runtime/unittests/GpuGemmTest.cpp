@@ -62,15 +62,20 @@ struct TestOperand {
   std::vector<float> scale;
   int64_t outerGroup = 0, sumGroup = 0, scaleStride = 0;
 
-  double at(DType type, int64_t outer, int64_t k) const {
-    double value =
-        loadElement(bytes.data(), type,
-                    static_cast<size_t>(outer * outerStride + k * sumStride));
-    if (scale.empty())
-      return value;
-    int64_t row = outerGroup ? outer / outerGroup : 0;
-    int64_t column = sumGroup ? k / sumGroup : 0;
-    return value * (1.0f / scale[row * scaleStride + column]);
+  /// The values that the operand stands for, [outer][k].
+  std::vector<double> values(DType type, int64_t outer, int64_t k) const {
+    std::vector<double> out;
+    for (int64_t i = 0; i < outer; ++i)
+      for (int64_t p = 0; p < k; ++p) {
+        auto at = static_cast<size_t>(i * outerStride + p * sumStride);
+        double value = loadElement(bytes.data(), type, at);
+        int64_t row = outerGroup ? i / outerGroup : 0;
+        int64_t column = sumGroup ? p / sumGroup : 0;
+        if (!scale.empty())
+          value *= 1.0f / scale[row * scaleStride + column];
+        out.push_back(value);
+      }
+    return out;
   }
 };
 
@@ -201,12 +206,14 @@ GemmOutcome runCase(const Case &test) {
   std::vector<uint8_t> got = program.download<uint8_t>(data[2], c.size());
   fp8rt_destroy_runner(runner);
 
+  std::vector<double> left = a.values(test.a, test.m, test.k);
+  std::vector<double> right = b.values(test.b, test.n, test.k);
   double difference = 0, norm = 0;
   for (int64_t i = 0; i < test.m; ++i)
     for (int64_t j = 0; j < test.n; ++j) {
       double sum = 0;
       for (int64_t p = 0; p < test.k; ++p)
-        sum += a.at(test.a, i, p) * b.at(test.b, j, p);
+        sum += left[i * test.k + p] * right[j * test.k + p];
       auto e = static_cast<size_t>(i * test.n + j);
       if (test.accumulate)
         sum += loadElement(c.data(), test.d, e);
@@ -284,9 +291,9 @@ TEST_F(GpuGemm, FastAccumulation) {
 
 TEST_F(GpuGemm, OddSizesAreRightOrRefused) {
   for (const Mode &mode : kModes)
-    for (int64_t m : {1, 8, 24, 130, 132, 200})
+    for (int64_t m : {1, 8, 24, 130, 132})
       for (int64_t n : {8, 72, 264})
-        for (int64_t k : {16, 128, 144, 400})
+        for (int64_t k : {16, 144, 400})
           expectRight(
               {mode, m, n, k, DType::F8E4M3FN, DType::F8E4M3FN, DType::BF16},
               /*mayBeRefused=*/true);

@@ -11,7 +11,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "TestArtifact.h"
+#include "RunHarness.h"
 
 #include "fp8rt/Inputs.h"
 #include "fp8rt/Sha256.h"
@@ -58,7 +58,7 @@ protected:
   Json readJson(const std::string &name) { return Json::parse(read(name)); }
 
   Ended run(const std::string &arguments,
-            const std::string &tool = FP8RUN_PATH) {
+            const std::string &tool = testFile(FP8RUN_PATH)) {
     std::string command = "cd '" + folder.string() + "' && '" + tool + "' " +
                           arguments + " > out.txt 2>&1";
     int status = std::system(command.c_str());
@@ -372,6 +372,7 @@ TEST_F(Tool, RefusesBadCommandLines) {
       {"a.fp8 --backend=cuda", "expected an artifact for a GPU, but got 'cpu'"},
       {"a.fp8 --graph", "--graph: expected --backend=cuda and"},
       {"a.fp8 --backend=cuda --graph --memory=dynamic", "--graph: expected"},
+      {"a.fp8 --bench --memory=dynamic", "--bench: expected --memory=planned"},
       {"a.fp8 --warmup=-1", "--warmup: expected an integer from 0 to 1000000"},
       {"a.fp8 --tolerance=x", "--tolerance: expected a number of at least 0"},
       {"a.fp8 --policy=auto", "an artifact is compiled already"},
@@ -405,6 +406,47 @@ TEST_F(Tool, RefusesWhatTheMachineCannotHold) {
       << ended.text;
 }
 
+TEST_F(Tool, RunsOnAGpu) {
+  std::string error, text = forGpu(stepAndEnd()).dump();
+  if (!missingGpu().empty()) {
+    write("g.fp8", *serializeContainer(ContainerKind::Artifact,
+                                       {{"manifest", text}}, error));
+    Ended ended = run("g.fp8 --backend=cuda");
+    EXPECT_EQ(ended.code, 1);
+    EXPECT_EQ(ended.text, "fp8-run: error: 'g.fp8': " + missingGpu() + "\n");
+    return;
+  }
+  write("g.fp8", artifactFor("cuda", stepAndEnd()));
+  write("good.ref", reference(3, 3, 2, expectedOutputs(3, 3, 2)));
+  for (const char *mode :
+       {"", "--graph", "--memory=dynamic", "--bench", "--warmup=0",
+        "--ledger=l.json", "--graph --ledger=l.json --bench"}) {
+    Ended ended = run("g.fp8 --backend=cuda --seed=3 --steps=3 "
+                      "--microbatches=2 --tolerance=0 --check=good.ref "
+                      "--json=r.json " +
+                      std::string(mode));
+    EXPECT_EQ(ended.code, 0) << mode << ": " << ended.text;
+    EXPECT_NE(ended.text.find("equal to the reference bit for bit"),
+              std::string::npos)
+        << mode << ": " << ended.text;
+    Json results = readJson("r.json");
+    EXPECT_EQ(results["measured_peak_bytes"], 512) << mode;
+    EXPECT_EQ(results["step_ms"].size(), 3u) << mode;
+    EXPECT_EQ(results["max_rel_error"], 0.0) << mode;
+    EXPECT_TRUE(results["device_bytes"].is_number_unsigned()) << mode;
+  }
+  Expected wrong = expectedOutputs(3, 3, 2);
+  wrong.out[7] *= 1.5f;
+  write("bad.ref", reference(3, 3, 2, wrong));
+  Ended ended = run("g.fp8 --backend=cuda --seed=3 --steps=3 "
+                    "--microbatches=2 --check=bad.ref");
+  EXPECT_EQ(ended.code, 1);
+  EXPECT_NE(ended.text.find("error: output 'out' differs from the reference "
+                            "by "),
+            std::string::npos)
+      << ended.text;
+}
+
 TEST_F(Tool, DamagedArtifactsAreRefused) {
   std::string good = artifact(stepAndEnd());
   for (size_t i = 0; i < good.size(); i += good.size() / 40) {
@@ -421,7 +463,7 @@ TEST_F(Tool, DamagedArtifactsAreRefused) {
 TEST_F(Tool, CompilesProgramsWithTheCompilerBesideIt) {
   // A copy of the tool beside a script that stands for the compiler: it copies
   // the output asked for and keeps its arguments.
-  fs::copy_file(FP8RUN_PATH, path("fp8-run"));
+  fs::copy_file(testFile(FP8RUN_PATH), path("fp8-run"));
   write("a.fp8", artifact(stepAndEnd()));
   write("good.ref", reference(5, 1, 1, expectedOutputs(5, 1, 1)));
   write("p.mlir", "module {}");

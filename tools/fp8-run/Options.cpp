@@ -158,6 +158,9 @@ ParseOutcome fp8run::parseOptions(int argc, char **argv, Options &options,
                 "'");
   if (options.graph && (!options.isCuda() || options.dynamic))
     return fail("--graph: expected --backend=cuda and --memory=planned");
+  if (options.bench && options.dynamic)
+    return fail("--bench: expected --memory=planned, whose arena keeps the "
+                "data that the matmuls are timed on");
   if (!options.isProgram()) {
     if (!options.policy.empty() || !options.budget.empty())
       return fail("--policy and --budget are for programs; an artifact is "
