@@ -179,8 +179,8 @@ int getWrittenOver(const Program &program, const KernelNode &kernel,
 
 } // namespace
 
-bool mlir::fp8::canWriteOver(const KernelGraph &graph, int kernel, int output,
-                             int operand) {
+static bool computeWritesOver(const KernelGraph &graph, int kernel, int output,
+                              int operand) {
   const Program &program = *graph.program;
   const KernelNode &node = graph.kernels[kernel];
   const Instance &instance = program.instances[node.members.front()];
@@ -201,6 +201,19 @@ bool mlir::fp8::canWriteOver(const KernelGraph &graph, int kernel, int output,
                                  : canMatmulWriteOver(body, operand);
 }
 
+/// A kernel of thousands of ops may have as many results and operands; each
+/// pair that is looked at takes as long as the kernel.
+static constexpr int kMaxPairs = 64;
+
+bool mlir::fp8::canWriteOver(const KernelGraph &graph, int kernel, int output,
+                             int operand) {
+  auto [it, inserted] =
+      graph.writesOver.try_emplace({kernel, output, operand}, false);
+  if (inserted)
+    it->second = computeWritesOver(graph, kernel, output, operand);
+  return it->second;
+}
+
 void mlir::fp8::handOver(const KernelGraph &graph, ArrayRef<int> order,
                          MutableArrayRef<LiveRange> ranges) {
   const Program &program = *graph.program;
@@ -219,12 +232,15 @@ void mlir::fp8::handOver(const KernelGraph &graph, ArrayRef<int> order,
   for (auto [index, id] : llvm::enumerate(order)) {
     int position = index;
     const KernelNode &kernel = graph.kernels[id];
+    int pairs = 0;
     auto mayTake = [&](int output, int root) {
       const PlanValue &value = program.graphValue(root);
       return (program.values[root].instance >= 0 || value.donated) &&
              lastUse[root] == position && !value.escapes &&
              ranges[root].successor < 0 &&
-             canWriteOver(graph, id, output, root);
+             areLaidOutAlike(program.graphValue(output).value.getType(),
+                             value.value.getType()) &&
+             ++pairs <= kMaxPairs && canWriteOver(graph, id, output, root);
     };
     for (int output : kernel.outputs) {
       const PlanValue &value = program.graphValue(output);

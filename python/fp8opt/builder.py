@@ -179,6 +179,27 @@ class Function:
         mark = " {fp8.checkpoint}" if checkpoint else ""
         return self._emit(name or op.split(".")[1], type, f"{op} {_join(operands)}{mark} : {type}")
 
+    def opaque(self, op: str, operands: Sequence[Value], types: Sequence[TensorType], scratch_bytes: int = 0,
+               flops: int = 0, adjoint: Optional[Dict[str, object]] = None, name: Optional[str] = None) -> List[Value]:
+        """An operation known by its shapes and cost only. `adjoint` declares its backward: `name`, `operands`,
+        `results` (indices of what of this op it reads) and optionally `scratch_bytes` and `flops`."""
+        attributes = [f"{key} = {value} : i64" for key, value in (("flops", flops), ("scratch_bytes", scratch_bytes))
+                      if value]
+        if adjoint:
+            attributes.append(f"adjoint = {{{', '.join(f'{key} = {_attribute(value)}' for key, value in adjoint.items())}}}")
+        if self.results:
+            raise ValueError(f"function '{self.name}' has returned already")
+        result = self._value(name or op, types[0])
+        text = f"{result}{f':{len(types)}' if len(types) > 1 else ''}"
+        marks = f" {{{', '.join(attributes)}}}" if attributes else ""
+        inputs = ", ".join(str(value.type) for value in operands)
+        outputs = ", ".join(map(str, types))
+        self._body.append(f'{text} = fp8.opaque "{op}"({_join(operands)}){marks} : ({inputs}) -> '
+                          f'{f"({outputs})" if len(types) > 1 else outputs} {_loc(result.name)}')
+        if len(types) == 1:
+            return [result]
+        return [Value(f"{result.name}#{index}", type) for index, type in enumerate(types)]
+
     def __str__(self):
         if not self.results:
             raise ValueError(f"function '{self.name}' does not return")
@@ -228,6 +249,12 @@ class Module:
 
 def _loc(name: str) -> str:
     return f'loc("{name}")'
+
+
+def _attribute(value: object) -> str:
+    if isinstance(value, str):
+        return f'"{value}"'
+    return f"{value} : i64" if isinstance(value, int) else str(value)
 
 
 def _join(values: Sequence[Union[Value, str]]) -> str:

@@ -41,6 +41,9 @@ struct KernelGraph {
   /// Whether what is written in place is what `in_place` on the fp8.kernel ops
   /// says; else findReuse decides.
   bool reusesAsWritten = false;
+  /// Answers of canWriteOver by kernel, output and operand: they do not depend
+  /// on the order. Looked up only.
+  mutable DenseMap<std::tuple<int, int, int>, bool> writesOver;
 
   double getSeconds() const;
 };
