@@ -39,6 +39,19 @@ private:
   std::vector<int> conflicts;
 };
 
+/// The largest load at any time, and the number of conflicts: pairs of items
+/// that are live together, each counted twice.
+struct Load {
+  int64_t most = 0;
+  size_t conflicts = 0;
+};
+Load getLoad(llvm::ArrayRef<PackItem> items);
+
+/// Stacks what lives long from the floor and from the ceiling, until the height
+/// is no more than `goal`. Writes the offsets and returns the height.
+int64_t packFromBothEnds(llvm::ArrayRef<PackItem> items, int64_t goal,
+                         std::vector<int64_t> &offsets);
+
 /// The lowest packing among several static orders, each placed by first fit and
 /// by best fit. Stops at the first one not above `goal`. Returns the height.
 int64_t packGreedily(const Problem &problem, int64_t goal,

@@ -94,3 +94,25 @@ Problem::Problem(std::vector<PackItem> given) : items(std::move(given)) {
         std::max(table[level][first], table[level][last - (1 << level)]));
   }
 }
+
+Load packing::getLoad(llvm::ArrayRef<PackItem> items) {
+  // Ends come before starts at the same time.
+  std::vector<std::pair<int64_t, int64_t>> events;
+  for (const PackItem &item : items) {
+    events.emplace_back(item.lower, item.size);
+    events.emplace_back(item.upper, -item.size);
+  }
+  llvm::sort(events);
+  Load load;
+  int64_t live = 0;
+  size_t count = 0;
+  for (auto [time, change] : events) {
+    live += change;
+    if (change > 0)
+      load.conflicts += 2 * count++;
+    else
+      --count;
+    load.most = std::max(load.most, live);
+  }
+  return load;
+}
