@@ -18,7 +18,7 @@ fi
 build=$1
 out=$2
 mkdir -p "$out"
-for name in fp8-run fp8rt-ContainerTest fp8rt-RunTest fp8rt-GpuTest fp8rt-GpuGemmTest; do
+for name in fp8-run fp8rt-ContainerTest fp8rt-RunTest fp8rt-ToolTest fp8rt-GpuTest fp8rt-GpuGemmTest; do
   strip -o "$out/$name" "$build/bin/$name"
 done
 find "$build" -name 'fp8rt-test-kernels.cubin' -o -name 'fp8rt-test-kernels.ptx' -o -name 'libfp8rt-test-kernels.so' |

@@ -5,14 +5,16 @@
 #
 # usage: run.sh BIN_DIR ARTIFACTS [OUT_DIR]
 #
-# BIN_DIR holds fp8-run, and the runtime's tests where they are to run too (fp8rt-*Test). ARTIFACTS holds NAME.fp8,
-# with NAME.ref (from fp8-opt --emit=reference) where outputs are to be compared, and NAME.args where the reference was
-# made with other options than the defaults (such as "--steps=2 --seed=3"). Needs neither the compiler nor the sources.
+# BIN_DIR holds fp8-run, and the runtime's tests where they are to run too (bundle.sh copies them). ARTIFACTS holds
+# NAME.fp8 or, for several plans of one program, NAME@PLAN.fp8; NAME.ref (a reference) where outputs are to be compared;
+# NAME.args where the reference is for other options than the defaults (artifacts.sh makes all of them). Needs neither the
+# compiler nor the sources.
 #
 # Each artifact runs in planned memory (its first step watched), in dynamic memory, with a check in both (every step
 # watched, freed storage poisoned, outputs compared), and as a CUDA graph. One line a run: measured peak against the
 # plan's, the pool's own figure, the relative error, the step's time, and whether the outputs have the bits of the
-# planned run. Exit code 1 where anything failed. Logs and JSON go to OUT_DIR.
+# program's first run, which they must have under every plan and in every mode. Exit code 1 where anything failed. Logs
+# and JSON go to OUT_DIR.
 #
 # ===----------------------------------------------------------------------=== #
 set -uo pipefail
@@ -25,6 +27,7 @@ bin=$1
 artifacts=$2
 out=${3:-$(mktemp -d)}
 mkdir -p "$out"
+rm -f "$out"/*.json
 failed=0
 
 for test in "$bin"/fp8rt-*Test; do
@@ -38,13 +41,14 @@ for test in "$bin"/fp8rt-*Test; do
   grep -A6 -E ': Failure$' "$out/$name.log" | head -n 24
 done
 
-printf '%-28s %-14s %3s %18s %14s %9s %9s %s\n' artifact mode rc 'peak' 'pool' 'rel.err' 'ms' outputs
+printf '%-34s %-14s %3s %18s %14s %9s %9s %s\n' artifact mode rc 'peak' 'pool' 'rel.err' 'ms' outputs
 for artifact in "$artifacts"/*.fp8; do
   name=$(basename "$artifact" .fp8)
+  program=${name%%@*}
   arguments=()
-  [[ -f $artifacts/$name.args ]] && read -r -a arguments <"$artifacts/$name.args"
+  [[ -f $artifacts/$program.args ]] && read -r -a arguments <"$artifacts/$program.args"
   check=()
-  [[ -f $artifacts/$name.ref ]] && check=("--check=$artifacts/$name.ref")
+  [[ -f $artifacts/$program.ref ]] && check=("--check=$artifacts/$program.ref")
   for mode in planned dynamic planned-check dynamic-check graph; do
     options=("${arguments[@]}")
     case $mode in
@@ -61,14 +65,15 @@ for artifact in "$artifacts"/*.fp8; do
     timeout 300 "$bin/fp8-run" "$artifact" --backend=cuda "${options[@]}" --json="$json" >"$log" 2>&1
     code=$?
     [[ $code -eq 0 ]] || failed=1
-    python3 - "$name" "$mode" "$code" "$json" "$out/$name.planned.json" <<'PY'
+    [[ -f $json && ! -f $out/$program.first.json ]] && cp "$json" "$out/$program.first.json"
+    python3 - "$name" "$mode" "$code" "$json" "$out/$program.first.json" <<'PY' || failed=1
 import json, os, sys
 name, mode, code, path, base = sys.argv[1:]
 def load(path):
     return json.load(open(path)) if os.path.exists(path) else None
-run, planned = load(path), load(base)
+run, first = load(path), load(base)
 if run is None:
-    print(f"{name:28} {mode:14} {code:>3}")
+    print(f"{name:34} {mode:14} {code:>3}")
     sys.exit()
 peak = run["measured_peak_bytes"]
 text = f"{peak}{'=' if peak == run['planned_peak_bytes'] else '!'}"
@@ -76,9 +81,10 @@ pool = run.get("pool_high_bytes")
 error = run["max_rel_error"]
 times = sorted(run["step_ms"])
 hashes = lambda r: [o["sha256"] for o in r["outputs"]]
-same = "" if planned is None or mode == "planned" else "equal" if hashes(run) == hashes(planned) else "DIFFER"
-print(f"{name:28} {mode:14} {code:>3} {text:>18} {pool if pool is not None else '-':>14} "
-      f"{'-' if error is None else format(error, '.2e'):>9} {times[len(times) // 2]:9.3f} {same}")
+same = hashes(run) == hashes(first)
+print(f"{name:34} {mode:14} {code:>3} {text:>18} {pool if pool is not None else '-':>14} "
+      f"{'-' if error is None else format(error, '.2e'):>9} {times[len(times) // 2]:9.3f} {'equal' if same else 'DIFFER'}")
+sys.exit(not same)
 PY
     [[ $code -eq 0 ]] || grep -h 'error:' "$log" | cut -c1-200 | head -n 3
   done

@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# ===- artifacts.sh - Artifacts and references for run.sh ---*- Bash -*-=== #
+#
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# usage: artifacts.sh BIN_DIR OUT_DIR
+#
+# Compiles the small examples for a Hopper GPU under several policies, NAME@POLICY.fp8, and writes one reference for
+# each example, NAME.ref, with the options it was made for in NAME.args.
+#
+# ===----------------------------------------------------------------------=== #
+set -euo pipefail
+
+if [[ $# -ne 2 ]]; then
+  sed -n 's/^# usage: /usage: /p' "$0"
+  exit 1
+fi
+bin=$1
+out=$2
+examples=$(cd "$(dirname "$0")/../../examples" && pwd)
+mkdir -p "$out"
+
+for name in llama3_ffn_small ffn_tensorwise ffn_block128 ffn_delayed; do
+  arguments=(--seed=3 --steps=2)
+  [[ $name == ffn_delayed ]] && arguments+=(--microbatches=2)
+  echo "${arguments[*]}" >"$out/$name.args"
+  "$bin/fp8-opt" "$examples/$name.mlir" --compile --emit=reference "${arguments[@]}" -o "$out/$name.ref"
+  for policy in save-all recompute-all min-cut auto; do
+    "$bin/fp8-opt" "$examples/$name.mlir" "--compile=target=h200,policy=$policy" --emit=artifact \
+      -o "$out/$name@$policy.fp8"
+  done
+done
+du -sh "$out"
