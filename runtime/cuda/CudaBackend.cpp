@@ -361,6 +361,8 @@ private:
     if (!driver.check("cuModuleGetFunction", found, error) ||
         !driver.check("cuFuncLoad", driver.cuFuncLoad(kernel), error))
       return nullptr;
+    if (!checkParameters(command, kernel, error))
+      return nullptr;
     const LaunchGeometry &geometry = *command.geometry;
     uint64_t threads = static_cast<uint64_t>(geometry.block[0]) *
                        geometry.block[1] * geometry.block[2];
@@ -390,6 +392,26 @@ private:
     }
     return std::make_unique<LaunchTask>(*device, kernel, geometry,
                                         command.refs.size());
+  }
+
+  /// The driver reads as many arguments as the kernel has parameters: they
+  /// must be the pointers that the command passes.
+  bool checkParameters(const Command &command, CUfunction kernel,
+                       std::string &error) {
+    size_t count = 0, offset = 0, size = sizeof(void *);
+    while (size == sizeof(void *) &&
+           device->driver.cuFuncGetParamInfo(kernel, count, &offset, &size) ==
+               CUDA_SUCCESS)
+      ++count;
+    if (size == sizeof(void *) && count == command.refs.size())
+      return true;
+    error = "expected kernel '" + command.kernel + "' to have " +
+            std::to_string(command.refs.size()) +
+            " parameters, one pointer for each argument, but ";
+    error += size == sizeof(void *)
+                 ? "it has " + std::to_string(count)
+                 : "one has " + std::to_string(size) + " bytes";
+    return false;
   }
 
   std::unique_ptr<CudaGraph>

@@ -39,6 +39,7 @@
   X(cuEventRecord)                                                             \
   X(cuEventSynchronize)                                                        \
   X(cuFuncGetAttribute)                                                        \
+  X(cuFuncGetParamInfo)                                                        \
   X(cuFuncLoad)                                                                \
   X(cuFuncSetAttribute)                                                        \
   X(cuGetErrorName)                                                            \

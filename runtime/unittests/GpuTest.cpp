@@ -224,6 +224,15 @@ TEST_F(Gpu, AbsentKernel) {
             "'absent'");
 }
 
+TEST_F(Gpu, KernelsHaveAPointerForEachArgument) {
+  EXPECT_EQ(runManifest(withKernel("add"), {}, "cuda").error,
+            "launch 'first' (first.mlir:1:2): expected kernel 'add' to have 2 "
+            "parameters, one pointer for each argument, but it has 3");
+  EXPECT_EQ(runManifest(withKernel("scaled"), {}, "cuda").error,
+            "launch 'first' (first.mlir:1:2): expected kernel 'scaled' to have "
+            "2 parameters, one pointer for each argument, but one has 4 bytes");
+}
+
 TEST_F(Gpu, LedgerTimesCommands) {
   LoadedProgram program("cuda",
                         artifactFor("cuda", manifest({goodFunction()})));

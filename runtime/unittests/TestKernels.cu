@@ -87,6 +87,9 @@ __global__ void reverse(const float *in, float *out) {
   out[threadIdx.x] = tile[16320 + threadIdx.x];
 }
 
+/// Not a kernel of ours: one parameter is no pointer.
+__global__ void scaled(float factor, float *out) { out[threadIdx.x] = factor; }
+
 /// Reads an address that is nobody's.
 __global__ void fault(const float *in, float *out) {
   out[threadIdx.x] = in[threadIdx.x + (1ull << 50)];
