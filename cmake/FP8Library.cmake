@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
 # The one place that says how our code is compiled and linked against MLIR: only the shared libMLIR.so and
 # libLLVM.so. A static MLIR library beside them would bring a second copy of every command line option.
 

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
 # Compile options shared by the compiler and the runtime.
 add_compile_options(-Wall -Wextra -Wno-unused-parameter -Wno-deprecated-declarations -fno-strict-aliasing)
 if(FP8_ENABLE_ASSERTIONS)

@@ -8,6 +8,7 @@
 # ===------------------------------------------------------------------------=== #
 
 import os
+import shutil
 import subprocess
 
 import lit.formats
@@ -52,6 +53,11 @@ def has_module(name):
 for module in ["numpy", "ml_dtypes", "torch"]:
     if has_module(module):
         config.available_features.add(module)
+if os.path.exists(os.path.join(config.llvm_tools_dir, "clang-format")):
+    config.available_features.add("clang-format")
+# A source tree without its history cannot say which files are its own.
+if shutil.which("git") and os.path.exists(os.path.join(config.fp8_src_root, ".git")):
+    config.available_features.add("git")
 cuda = os.environ.get("CUDA_HOME", "/usr/local/cuda")
 if os.path.exists(os.path.join(cuda, "bin", "ptxas")):
     config.available_features.add("cuda-toolkit")

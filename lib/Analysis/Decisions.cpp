@@ -10,6 +10,7 @@
 
 #include "mlir/IR/Remarks.h"
 #include "llvm/ADT/SetVector.h"
+#include "llvm/Support/JSON.h"
 #include <map>
 
 using namespace mlir;
@@ -63,7 +64,7 @@ std::optional<Decisions> Decisions::read(func::FuncOp func) {
   // reads as empty.
   auto text = [](DictionaryAttr from, StringRef key) {
     auto value = from.getAs<StringAttr>(key);
-    return value ? value.getValue().str() : std::string();
+    return value ? llvm::json::fixUTF8(value.getValue()) : std::string();
   };
   auto number = [](DictionaryAttr from, StringRef key) {
     auto value = from.getAs<IntegerAttr>(key);

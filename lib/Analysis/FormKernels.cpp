@@ -323,6 +323,9 @@ KernelGraph Former::build() {
           continue;
         readOutside[root] = true;
         preds[index].push_back(producer);
+        // A name that a wait or an opaque op gives is there after that op.
+        if (int by = namingGroup(operand); by >= 0 && by != int(index))
+          preds[index].push_back(by);
       }
   for (auto [index, instance] : llvm::enumerate(program.instances)) {
     Chain chain = program.node(instance).chain;
@@ -365,6 +368,12 @@ KernelGraph Former::build() {
         std::push_heap(ready.begin(), ready.end(), later);
       }
   }
+  // Collectives keep their order and waits stand between; a fusion across them
+  // may wait for itself, which kernels of one op never do.
+  if (static_cast<int64_t>(order.size()) !=
+      llvm::count_if(groups,
+                     [](const Group &group) { return !group.members.empty(); }))
+    return Former(program, Fusion::None).run();
   std::stable_partition(order.begin(), order.end(),
                         [&](int group) { return !groups[group].backward; });
 
@@ -420,7 +429,7 @@ KernelGraph Former::build() {
       for (int value : instance.results) {
         const PlanValue &entry = program.graphValue(value);
         if (program.values[value].root != value)
-          continue; // The result of a wait: storage of its start.
+          continue; // Handed through: the storage of an operand.
         bool isKept = !instance.backward && kept[program.values[value].value];
         // A kernel that is formed already keeps its results, read or not; so
         // does an op of another kind than a loop.

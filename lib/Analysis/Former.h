@@ -74,6 +74,15 @@ private:
     int instance = program.values[program.values[value].root].instance;
     return instance < 0 ? -1 : groupOf[instance];
   }
+  /// The group of the op that runs and gives `value` its name, looking through
+  /// views: that of its storage, or of a wait or an opaque op on it.
+  int namingGroup(int value) const {
+    int root = program.values[value].root;
+    while (value != root && groupOf[program.values[value].instance] < 0)
+      value = program.instances[program.values[value].instance].operands[0];
+    int instance = program.values[value].instance;
+    return instance < 0 ? -1 : groupOf[instance];
+  }
   /// Where the result of `id` would be available in group `group`; nothing
   /// where it may not join.
   std::optional<Locality> localityIn(int id, int group);

@@ -11,6 +11,7 @@
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "llvm/ADT/TypeSwitch.h"
+#include "llvm/Support/JSON.h"
 
 using namespace mlir;
 using namespace mlir::fp8;
@@ -33,7 +34,7 @@ StringRef mlir::fp8::getLocationName(Location loc) {
 
 std::string mlir::fp8::getLocationString(Location loc) {
   if (auto file = dyn_cast<FileLineColLoc>(loc))
-    return llvm::formatv("{0}:{1}:{2}", file.getFilename().getValue(),
+    return llvm::formatv("{0}:{1}:{2}", llvm::json::fixUTF8(file.getFilename()),
                          file.getLine(), file.getColumn());
   if (auto name = dyn_cast<NameLoc>(loc))
     return getLocationString(name.getChildLoc());
@@ -59,7 +60,7 @@ std::string ValueNames::getName(Value value) const {
       return getName(kernel.getBody().front().getTerminator()->getOperand(
           result.getResultNumber()));
   if (StringRef name = getLocationName(value.getLoc()); !name.empty())
-    return name.str();
+    return llvm::json::fixUTF8(name);
   if (auto argument = dyn_cast<BlockArgument>(value))
     return llvm::formatv("{0}#{1}",
                          isa<func::FuncOp>(argument.getOwner()->getParentOp())
@@ -290,12 +291,6 @@ LogicalResult GraphBuilder::addNode(Operation &op, bool backward) {
     return op.emitOpError("cannot be planned: expected an fp8, arith or math "
                           "op on tensors; an operation known only by "
                           "its shapes can be declared as 'fp8.opaque'");
-  if (auto opaque = dyn_cast<OpaqueOp>(op);
-      opaque && opaque.getAliasesAttr() && !opaque.getAliasesAttr().empty())
-    return op.emitOpError("cannot be planned: expected no 'aliases', but got ")
-           << opaque.getAliasesAttr()
-           << "; leave them out to plan each result as storage of its own, "
-              "which is never less than it takes";
   for (Value result : op.getResults())
     if (auto type = dyn_cast<ShapedType>(result.getType());
         type && !type.hasStaticShape())
@@ -314,10 +309,17 @@ LogicalResult GraphBuilder::addNode(Operation &op, bool backward) {
   node.chain = getChain(&op);
   for (Value operand : op.getOperands())
     node.operands.push_back(index.lookup(operand));
-  bool aliases = isView(&op);
-  for (Value result : op.getResults())
-    node.results.push_back(addValue(
-        result, id, aliases ? graph.values[node.operands[0]].root : -1));
+  for (OpResult result : op.getResults()) {
+    int root = -1;
+    if (Value aliased = getAliasedOperand(result)) {
+      int number =
+          llvm::find(op.getOperands(), aliased) - op.getOperands().begin();
+      node.aliases.resize(op.getNumResults(), -1);
+      node.aliases[result.getResultNumber()] = number;
+      root = graph.values[node.operands[number]].root;
+    }
+    node.results.push_back(addValue(result, id, root));
+  }
   if (node.kind == NodeClass::Constant)
     return success();
   node.cost = getCostOf(&op);

@@ -8,6 +8,8 @@
 
 #include "fp8/Analysis/PlannedProgram.h"
 
+#include "fp8/Analysis/Policies.h"
+
 #include <numeric>
 
 using namespace mlir;
@@ -27,7 +29,7 @@ FailureOr<PlannedProgram> PlannedProgram::read(func::FuncOp func,
   PlannedProgram result;
   result.graph = std::make_unique<PlanGraph>(std::move(*graph));
   result.program = std::make_unique<Program>(
-      materialize(*result.graph, Selection(result.graph->values.size(), true)));
+      materialize(*result.graph, selectSaveAll(*result.graph)));
   result.kernels = formKernels(*result.program, Fusion::None);
   result.kernels.reusesAsWritten = !decideReuse;
   result.order.resize(result.kernels.kernels.size());

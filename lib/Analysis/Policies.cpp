@@ -226,8 +226,10 @@ Selection MinCutBuilder::run() {
       continue;
     for (int operand : node.operands)
       for (int result : node.results)
-        flow.addArc(2 * graph.values[operand].root + 1, 2 * result,
-                    MaxFlow::kInfinite);
+        if (int from = graph.values[operand].root,
+            to = graph.values[result].root;
+            from != to)
+          flow.addArc(2 * from + 1, 2 * to, MaxFlow::kInfinite);
   }
   flow.run(source, sink);
   std::vector<bool> side = flow.getSourceSide(source);

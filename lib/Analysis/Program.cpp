@@ -67,10 +67,10 @@ void Materializer::instantiate(int node, bool isBackward, bool clone,
   instance.backward = isBackward;
   instance.clone = clone;
   instance.operands.assign(operands.begin(), operands.end());
-  bool aliases = isView(source.op);
-  for (int result : source.results) {
-    map[result] =
-        addValue(result, id, aliases ? program.values[operands[0]].root : -1);
+  for (auto [number, result] : llvm::enumerate(source.results)) {
+    int aliased = source.aliases.empty() ? -1 : source.aliases[number];
+    map[result] = addValue(
+        result, id, aliased < 0 ? -1 : program.values[operands[aliased]].root);
     instance.results.push_back(map[result]);
   }
   program.instances.push_back(std::move(instance));
@@ -81,12 +81,12 @@ bool Materializer::readsFromForward(int value) {
   if (entry.node < 0)
     return true;
   const PlanNode &node = graph.nodes[entry.node];
-  bool isWait = isa<WaitOp>(node.op);
-  if ((isView(node.op) && !isWait) || node.kind == NodeClass::Constant)
+  if ((isView(node.op) && !isa<WaitOp>(node.op)) ||
+      node.kind == NodeClass::Constant)
     return false;
-  // The storage of a gather in halves is its start's; what is kept is the name
-  // its wait gives.
-  if (!isKept(isWait ? entry.root : value))
+  // The storage of a gather in halves is its start's, and what an opaque op
+  // hands through is its operand's; what is kept is the name that they give.
+  if (!isKept(entry.root))
     return false;
   kept[value] = true;
   return true;
@@ -123,7 +123,7 @@ int Materializer::resolve(int value) {
                  (!isView(node.op) || isa<WaitOp>(node.op));
     SmallVector<std::pair<int, int>, 2> others;
     for (int result : node.results)
-      if (clone && result != current && isKept(result))
+      if (clone && result != current && isKept(graph.values[result].root))
         others.push_back({result, backward[result]});
     instantiate(id, /*isBackward=*/true, clone, operands, backward);
     for (auto [result, known] : others)

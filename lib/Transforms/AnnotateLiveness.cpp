@@ -21,38 +21,6 @@ using namespace mlir::fp8;
 
 namespace {
 
-/// The operand of `result`'s op whose storage `result` names, or null where it
-/// has storage of its own.
-Value getAliasedOperand(OpResult result) {
-  Operation *op = result.getOwner();
-  if (isView(op))
-    return op->getOperand(0);
-  if (auto opaque = dyn_cast<OpaqueOp>(op)) {
-    ArrayAttr pairs = opaque.getAliasesAttr();
-    for (Attribute pair : pairs ? pairs.getValue() : ArrayRef<Attribute>()) {
-      auto indices = cast<ArrayAttr>(pair);
-      if (cast<IntegerAttr>(indices[0]).getInt() == result.getResultNumber())
-        return opaque.getInputs()[cast<IntegerAttr>(indices[1]).getInt()];
-    }
-  }
-  if (auto kernel = dyn_cast<KernelOp>(op)) {
-    // A kernel writes its results, but what a wait or an opaque op in it hands
-    // through stays where it is.
-    Value value = cast<YieldOp>(kernel.getBody().front().getTerminator())
-                      .getValues()[result.getResultNumber()];
-    bool handsThrough = false;
-    while (auto inner = dyn_cast<OpResult>(value)) {
-      handsThrough |= isa<WaitOp, OpaqueOp>(inner.getOwner());
-      value = getAliasedOperand(inner);
-      if (!value)
-        return Value();
-    }
-    if (handsThrough)
-      return kernel.getInputs()[cast<BlockArgument>(value).getArgNumber()];
-  }
-  return Value();
-}
-
 /// The live ranges of one function.
 class Liveness {
 public:

@@ -126,10 +126,10 @@ void KernelApplier::emitKernel(const KernelNode &kernel, OpBuilder &builder) {
   SmallVector<Value> results;
   for (int output : kernel.outputs)
     results.push_back(graph.values[program.values[output].value].value);
-  // A token is a result without storage.
+  // A token, and what is handed through, is a result without storage.
   for (int member : kernel.members)
-    for (Value result : opOf(member)->getResults())
-      if (isa<TokenType>(result.getType()) &&
+    for (OpResult result : opOf(member)->getResults())
+      if ((isa<TokenType>(result.getType()) || getAliasedOperand(result)) &&
           !llvm::is_contained(results, result))
         results.push_back(result);
 

@@ -48,9 +48,7 @@ struct FormKernelsPass : fp8::impl::FP8FormKernelsPassBase<FormKernelsPass> {
     for (auto func : getOperation().getOps<func::FuncOp>()) {
       if (func.isExternal())
         continue;
-      // What backward does not read is no buffer, so no kernel could give it.
-      for (StepOp step : func.getOps<StepOp>())
-        dropUnreadResiduals(step);
+      dropUnread(func);
       FailureOr<PlanGraph> graph = PlanGraph::build(func, *target);
       if (failed(graph))
         return signalPassFailure();

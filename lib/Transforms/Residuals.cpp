@@ -77,13 +77,30 @@ void mlir::fp8::formResiduals(StepOp step) {
   yield.getResidualsMutable().append(residuals);
 }
 
-void mlir::fp8::dropUnreadResiduals(StepOp step) {
+/// Removes ops whose results nothing reads and that do nothing else, views
+/// among them. An opaque op stays: it is there for its bytes.
+static void eraseDeadOps(Block &block) {
+  for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block)))
+    if (!isa<OpaqueOp>(op) && isOpTriviallyDead(&op))
+      op.erase();
+}
+
+static void dropUnreadResiduals(StepOp step) {
   Block &backward = step.getBackward().front();
-  eraseUnreadViews(backward);
   MutableOperandRange residuals = step.getForwardYield().getResidualsMutable();
   for (unsigned index = backward.getNumArguments(); index-- > 0;)
     if (backward.getArgument(index).use_empty()) {
       backward.eraseArgument(index);
       residuals.erase(index);
     }
+}
+
+void mlir::fp8::dropUnread(func::FuncOp func) {
+  for (StepOp step : func.getOps<StepOp>()) {
+    eraseDeadOps(step.getBackward().front());
+    dropUnreadResiduals(step);
+    eraseDeadOps(step.getForward().front());
+  }
+  for (Block &block : func.getBody())
+    eraseDeadOps(block);
 }

@@ -6,6 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "fp8/Analysis/Policies.h"
 #include "fp8/Transforms/ApplyPlan.h"
 #include "fp8/Transforms/Passes.h"
 
@@ -30,8 +31,7 @@ struct SchedulePass : fp8::impl::FP8SchedulePassBase<SchedulePass> {
       FailureOr<PlanGraph> graph = PlanGraph::build(func, *target);
       if (failed(graph))
         return signalPassFailure();
-      Program program =
-          materialize(*graph, Selection(graph->values.size(), true));
+      Program program = materialize(*graph, selectSaveAll(*graph));
       KernelGraph kernels = formKernels(program, Fusion::None);
       applyOrder(kernels, schedule(kernels));
     }

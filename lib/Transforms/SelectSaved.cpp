@@ -164,8 +164,7 @@ LogicalResult SelectSavedPass::reportBudget(const PlanGraph &graph,
 }
 
 LogicalResult SelectSavedPass::select(func::FuncOp func, const Target &target) {
-  for (StepOp step : func.getOps<StepOp>())
-    dropUnreadResiduals(step);
+  dropUnread(func);
   FailureOr<PlanGraph> graph = PlanGraph::build(func, target);
   if (failed(graph))
     return failure();

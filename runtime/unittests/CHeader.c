@@ -14,6 +14,7 @@
 
 int fp8rt_c_header(const fp8rt_program *program) {
   fp8rt_function_info info;
-  fp8rt_runner_options options = {sizeof(options), FP8RT_PLANNED, 0, 0, 0, 0, 0};
+  fp8rt_runner_options options = {
+      sizeof(options), FP8RT_PLANNED, 0, 0, 0, 0, 0};
   return fp8rt_get_function(program, 0, &info) + (int)options.memory;
 }

@@ -81,6 +81,8 @@ struct PlanNode {
   bool backward = false;
   SmallVector<int, 4> operands; ///< values, in operand order
   SmallVector<int, 2> results;
+  /// Per result, the operand whose storage it names, or -1; empty for all -1.
+  SmallVector<int, 2> aliases;
   Recompute recompute = Recompute::Yes;
   Chain chain = Chain::None;
   OpCost cost;

@@ -24,9 +24,9 @@ void inlineResiduals(StepOp step);
 /// instead, so that a residual is neither.
 void formResiduals(StepOp step);
 
-/// Removes the residuals that the backward region does not read, and its views
-/// that nothing reads.
-void dropUnreadResiduals(StepOp step);
+/// Removes what nothing reads from a function of joint IR: residuals, and ops
+/// without effects but opaque ones. No kernel could give them.
+void dropUnread(func::FuncOp func);
 
 } // namespace mlir::fp8
 

@@ -50,9 +50,9 @@ static std::string positionOf(Location loc) {
   std::string text;
   loc->walk([&](Location part) {
     if (auto file = dyn_cast<FileLineColLoc>(part)) {
-      text = (file.getFilename().getValue() + ":" + Twine(file.getLine()) +
-              ":" + Twine(file.getColumn()))
-                 .str();
+      text = json::fixUTF8(file.getFilename()) + ":" +
+             std::to_string(file.getLine()) + ":" +
+             std::to_string(file.getColumn());
       return WalkResult::interrupt();
     }
     return WalkResult::advance();
@@ -64,7 +64,7 @@ static std::string nameOf(Location loc) {
   std::string text;
   loc->walk([&](Location part) {
     if (auto name = dyn_cast<NameLoc>(part)) {
-      text = name.getName().getValue().str();
+      text = json::fixUTF8(name.getName().getValue());
       return WalkResult::interrupt();
     }
     return WalkResult::advance();
@@ -288,7 +288,7 @@ LogicalResult FunctionWriter::writeKernel(KernelOp kernel) {
     args.push_back(refOf(views.lookup(result)));
   }
   command["op"] = "launch";
-  command["kernel"] = *kernel.getSymbol();
+  command["kernel"] = json::fixUTF8(*kernel.getSymbol());
   command["args"] = std::move(args);
   command["writes"] = std::move(writes);
   commands.push_back(std::move(command));
@@ -560,7 +560,7 @@ FailureOr<json::Object> FunctionWriter::write() {
            << "expected '" << kArenaBytesAttr << "' of at least " << end
            << ", the end of the last buffer, but got "
            << (arena ? arena.getInt() : 0);
-  return json::Object{{"name", function.getName()},
+  return json::Object{{"name", json::fixUTF8(function.getName())},
                       {"arguments", std::move(*arguments)},
                       {"buffers", std::move(bufferList)},
                       {"results", std::move(*results)},

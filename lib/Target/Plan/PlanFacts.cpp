@@ -10,6 +10,8 @@
 
 #include "fp8/Target/Target.h"
 
+#include "llvm/Support/JSON.h"
+
 using namespace mlir;
 using namespace mlir::fp8;
 
@@ -23,7 +25,7 @@ FailureOr<PlanFacts> PlanFacts::read(func::FuncOp func, const Target &target) {
     return failure();
   PlanFacts facts;
   facts.planned = std::move(*planned);
-  facts.function = func.getName().str();
+  facts.function = llvm::json::fixUTF8(func.getName());
   facts.target = &target;
   facts.arenaBytes = arena.getInt();
   if (std::optional<Decisions> decisions = Decisions::read(func))
@@ -45,13 +47,15 @@ FailureOr<PlanFacts> PlanFacts::read(func::FuncOp func, const Target &target) {
   // Residuals, in the order of the step, with the record's words for each.
   if (StepOp step = facts.planned.graph->step) {
     OperandRange residuals = step.getForwardYield().getResiduals();
+    SetVector<Value> roots; // each storage counts once
     for (auto [index, residual] : llvm::enumerate(residuals)) {
       SavedDecision decision;
       if (residuals.size() == facts.decisions.saved.size())
         decision = facts.decisions.saved[index];
       else
         decision.value = names.getName(residual);
-      if (decision.escapes)
+      Value root = getRoot(residual);
+      if (decision.escapes || !root.getDefiningOp() || !roots.insert(root))
         continue;
       facts.saved.push_back({decision, getByteSize(residual.getType())});
       facts.savedBytes += facts.saved.back().bytes;

@@ -9,6 +9,7 @@
 #include "fp8/Target/Signature.h"
 
 #include "llvm/ADT/StringSet.h"
+#include "llvm/Support/JSON.h"
 #include <cmath>
 
 using namespace mlir;
@@ -46,6 +47,8 @@ StringRef mlir::fp8::stringifyArgumentInit(ArgumentInit init) {
 /// it unlike all of `taken`.
 static std::string makeUnique(std::string name, unsigned number,
                               llvm::StringSet<> &taken) {
+  // What is no UTF-8 stands in no manifest.
+  name = llvm::json::fixUTF8(name);
   std::string candidate = name;
   while (!taken.insert(candidate).second)
     candidate = name + "#" + std::to_string(number++);

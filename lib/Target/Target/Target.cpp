@@ -9,6 +9,7 @@
 #include "fp8/Target/Target.h"
 
 #include "fp8/Dialect/FP8/IR/FP8.h"
+#include "fp8rt/CpuGemm.h"
 
 using namespace mlir;
 using namespace mlir::fp8;
@@ -28,7 +29,7 @@ static const Target kTargets[] = {
      .linkBytesPerSecond = 4e9,
      .linkLatencySeconds = 10e-6,
      .launchSeconds = 1e-6,
-     .matmulWorkspaceBytes = 256 * 1024,
+     .matmulWorkspaceBytes = fp8rt::kCpuGemmWorkspaceBytes,
      .kernelRowTile = 128,
      .kernelModel = KernelModel::CacheTiles,
      .contiguousK = false},

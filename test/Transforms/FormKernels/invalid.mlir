@@ -62,14 +62,3 @@ func.func @view_in_the_arena(%x: tensor<8xf32>) -> (tensor<8xf32> {fp8.placement
   // expected-error@+1 {{expected result #0, placed by the caller, to be storage of its own, but it is also result #1; return it once, or leave both in the arena}}
   return %0, %1 : tensor<8xf32>, tensor<4xf32>
 }
-
-// -----
-
-// The operand would be freed while the result still names its storage.
-func.func @in_place(%x: tensor<8xf32>) -> tensor<8xf32> {
-  %0 = math.exp %x : tensor<8xf32>
-  // expected-error@+1 {{cannot be planned: expected no 'aliases', but got [[0, 0]]; leave them out to plan each result as storage of its own, which is never less than it takes}}
-  %1 = fp8.opaque "in_place"(%0) {aliases = [[0, 0]]} : (tensor<8xf32>) -> tensor<8xf32>
-  %2 = math.tanh %1 : tensor<8xf32>
-  return %2 : tensor<8xf32>
-}

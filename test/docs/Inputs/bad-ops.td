@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Ops that descriptions.py has something to say about.
 
 include "fp8/Dialect/FP8/IR/FP8OpBase.td"

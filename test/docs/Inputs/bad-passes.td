@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // A pass that descriptions.py has something to say about.
 
 include "mlir/Pass/PassBase.td"

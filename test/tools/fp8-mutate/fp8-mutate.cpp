@@ -15,6 +15,8 @@
 #include "fp8/Input/ReadProgram.h"
 #include "fp8/Interfaces/ExternalModels.h"
 #include "fp8/Pipelines/Pipelines.h"
+#include "fp8/Target/Artifact.h"
+#include "fp8/Target/Plan.h"
 #include "fp8/Transforms/Passes.h"
 
 #include "mlir/Bytecode/BytecodeReader.h"
@@ -56,6 +58,10 @@ cl::opt<std::string> keep("keep",
 cl::list<std::string> pipelines(
     "pipeline",
     cl::desc("A pipeline that each accepted mutant goes through (repeatable)"));
+cl::list<std::string> writing(
+    "write",
+    cl::desc("A pipeline to placed IR, as --pipeline, after which the plan, "
+             "the report and the manifest are written (repeatable)"));
 cl::list<std::string> stages(
     "stage",
     cl::desc("A pipeline whose result on each program is damaged as well"));
@@ -70,6 +76,7 @@ struct Progress {
   char stage[128];                        ///< what it was going through
   unsigned refused, failedPass, accepted; ///< how mutants ended
   unsigned faults;                        ///< refusals without a message
+  unsigned written;                       ///< placed programs that writers got
 };
 
 void setStage(Progress &progress, StringRef stage) {
@@ -192,19 +199,29 @@ OwningOpRef<ModuleOp> readMutant(const Mutant &mutant, MLIRContext &context,
       continue;
     }
     bool passed = true;
-    for (const std::string &pipeline : pipelines) {
+    auto run = [&](StringRef pipeline, bool writes) {
       setStage(progress, pipeline);
       OwningOpRef<ModuleOp> copy = module->clone();
       PassManager manager(&context);
       if (failed(parsePassPipeline(pipeline, manager)))
         _exit(3);
       errors = 0;
-      if (succeeded(manager.run(*copy)))
-        continue;
-      passed = false;
-      if (!errors)
+      bool succeeds = succeeded(manager.run(*copy));
+      if (succeeds && writes) {
+        setStage(progress, ("writers after " + pipeline).str());
+        ++progress.written;
+        succeeds = succeeded(fp8::writePlan(*copy, llvm::nulls())) &&
+                   succeeded(fp8::writeReport(*copy, llvm::nulls())) &&
+                   succeeded(fp8::buildManifest(*copy));
+      }
+      passed &= succeeds;
+      if (!succeeds && !errors)
         silent(pipeline);
-    }
+    };
+    for (const std::string &pipeline : pipelines)
+      run(pipeline, /*writes=*/false);
+    for (const std::string &pipeline : writing)
+      run(pipeline, /*writes=*/true);
     ++(passed ? progress.accepted : progress.failedPass);
   }
   alarm(0);
@@ -310,16 +327,18 @@ int main(int argc, char **argv) {
     }
     running.erase(child);
   }
-  unsigned refused = 0, failedPass = 0, accepted = 0, faults = 0;
+  unsigned refused = 0, failedPass = 0, accepted = 0, faults = 0, written = 0;
   for (Progress *progress : all) {
     refused += progress->refused;
     failedPass += progress->failedPass;
     accepted += progress->accepted;
     faults += progress->faults;
+    written += progress->written;
   }
   llvm::outs() << count << " mutants: " << refused << " refused when read, "
                << failedPass << " by a pass, " << accepted << " accepted, "
                << deaths << " ended the process, " << faults
-               << " refused without an error\n";
+               << " refused without an error; " << written
+               << " plans written\n";
   return deaths || faults;
 }

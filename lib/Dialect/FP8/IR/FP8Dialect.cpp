@@ -134,11 +134,42 @@ RankedTensorType mlir::fp8::exchangeDimensions(RankedTensorType type) {
                                type.getElementType(), encoding);
 }
 
+Value mlir::fp8::getAliasedOperand(OpResult result) {
+  Operation *op = result.getOwner();
+  if (isView(op))
+    return op->getOperand(0);
+  if (auto opaque = dyn_cast<OpaqueOp>(op)) {
+    ArrayAttr pairs = opaque.getAliasesAttr();
+    for (Attribute pair : pairs ? pairs.getValue() : ArrayRef<Attribute>()) {
+      auto indices = cast<ArrayAttr>(pair);
+      if (cast<IntegerAttr>(indices[0]).getInt() == result.getResultNumber())
+        return opaque.getInputs()[cast<IntegerAttr>(indices[1]).getInt()];
+    }
+  }
+  if (auto kernel = dyn_cast<KernelOp>(op)) {
+    // A kernel writes its results, but what a wait or an opaque op in it hands
+    // through stays where it is.
+    Value value = cast<YieldOp>(kernel.getBody().front().getTerminator())
+                      .getValues()[result.getResultNumber()];
+    bool handsThrough = false;
+    while (auto inner = dyn_cast<OpResult>(value)) {
+      handsThrough |= isa<WaitOp, OpaqueOp>(inner.getOwner());
+      value = getAliasedOperand(inner);
+      if (!value)
+        return Value();
+    }
+    if (handsThrough)
+      return kernel.getInputs()[cast<BlockArgument>(value).getArgNumber()];
+  }
+  return Value();
+}
+
 Value mlir::fp8::getRoot(Value value) {
-  while (Operation *op = value.getDefiningOp()) {
-    if (!isView(op))
+  while (auto result = dyn_cast<OpResult>(value)) {
+    Value operand = getAliasedOperand(result);
+    if (!operand)
       break;
-    value = op->getOperand(0);
+    value = operand;
   }
   return value;
 }

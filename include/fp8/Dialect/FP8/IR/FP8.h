@@ -83,7 +83,12 @@ bool isView(Operation *op);
 /// and all.
 RankedTensorType exchangeDimensions(RankedTensorType type);
 
-/// The value whose storage `value` names, through views inside one region.
+/// The operand of `result`'s op whose storage `result` names, or null where it
+/// has storage of its own: operand 0 of a view, what `aliases` of an opaque op
+/// says, and of a kernel what such an op or a wait in it hands through.
+Value getAliasedOperand(OpResult result);
+
+/// The value whose storage `value` names, inside one region.
 Value getRoot(Value value);
 
 /// Names of the discardable attributes of the dialect (see the dialect's

@@ -92,7 +92,8 @@ def FP8_OpaqueOp : FP8_Op<"opaque", [DeclareOpInterfaceMethods<MemoryEffectsOpIn
     operation that `fp8-build-backward` emits for it: another opaque, whose operands are the listed operands and
     results of this one, then the gradients of this one's results, and whose results are the gradients of this one's
     bf16 and f32 operands. Keys of `adjoint`: `name` (string), `operands`, `results` (arrays of indices), and
-    optionally `scratch_bytes`, `flops`, `bytes`.
+    optionally `scratch_bytes`, `flops`, `bytes`. `aliases` names results that have the storage of an operand, as views
+    of it: others that read the operand see no change.
 
     * (C1) `name` is not empty; `scratch_bytes`, `flops` and `bytes` are not negative;
     * (C2) `aliases` is an array of `[result, operand]` pairs of indices in range, each pair of equal byte size;
