@@ -51,6 +51,8 @@ DictionaryAttr Decisions::toAttribute(MLIRContext *context) const {
        number("min_feasible_peak_bytes", minFeasiblePeak),
        number("lower_bound_bytes", lowerBound), text("bound_kind", boundKind),
        real("recompute_seconds", recomputeSeconds),
+       real("step_lower_bound_seconds", stepLowerBound),
+       text("step_bound_kind", stepBoundKind),
        builder.getNamedAttr("saved", builder.getArrayAttr(savedEntries)),
        builder.getNamedAttr("recomputed",
                             builder.getArrayAttr(recomputedEntries))});
@@ -88,6 +90,8 @@ std::optional<Decisions> Decisions::read(func::FuncOp func) {
   decisions.lowerBound = number(record, "lower_bound_bytes");
   decisions.boundKind = text(record, "bound_kind");
   decisions.recomputeSeconds = real(record, "recompute_seconds");
+  decisions.stepLowerBound = real(record, "step_lower_bound_seconds");
+  decisions.stepBoundKind = text(record, "step_bound_kind");
   for (DictionaryAttr entry : entries("saved"))
     decisions.saved.push_back({text(entry, "value"), text(entry, "op"),
                                text(entry, "loc"), text(entry, "form"),

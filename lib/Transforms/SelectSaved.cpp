@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "fp8/Analysis/Decisions.h"
+#include "fp8/Analysis/TimeBound.h"
 #include "fp8/Support/ByteSize.h"
 #include "fp8/Transforms/ApplyPlan.h"
 #include "fp8/Transforms/Passes.h"
@@ -201,6 +202,9 @@ LogicalResult SelectSavedPass::select(func::FuncOp func, const Target &target) {
   auto [bound, kind] = getPeakLowerBound(*graph);
   decisions.lowerBound = bound;
   decisions.boundKind = kind.str();
+  TimeBound timeBound = getTimeBound(*graph, fusion, limit);
+  decisions.stepLowerBound = timeBound.seconds;
+  decisions.stepBoundKind = timeBound.kind;
   explain(*graph, chosenPolicy, *selection, fusion, search, decisions);
   func->setAttr(kDecisionsAttr, decisions.toAttribute(&getContext()));
   if (graph->step)

@@ -33,6 +33,9 @@ struct Decisions {
   int64_t lowerBound = 0;
   std::string boundKind;
   double recomputeSeconds = 0;
+  /// No plan within the budget has a shorter step, and what proves it.
+  double stepLowerBound = 0;
+  std::string stepBoundKind;
   std::vector<SavedDecision> saved;
   std::vector<RecomputedDecision> recomputed;
 

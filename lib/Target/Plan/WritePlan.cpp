@@ -57,8 +57,6 @@ static llvm::json::Object describe(const PlanFacts &facts) {
       {"segments", getSegments(facts)},
       {"step_us", microseconds(facts.stepSeconds)},
       {"recompute_us", microseconds(facts.decisions.recomputeSeconds)},
-      {"gap_pct", nullptr},
-      {"gap_reason", "no lower bound on the step time is proved yet"},
       {"lossy", llvm::json::Array()}};
   // What only fp8-select-saved finds out, where it has not run.
   if (facts.decisions.policy.empty()) {
@@ -69,10 +67,22 @@ static llvm::json::Object describe(const PlanFacts &facts) {
     plan["lower_bound_bytes"] = nullptr;
     plan["bound_kind"] = nullptr;
     plan["lower_bound_reason"] = kReason;
+    plan["gap_pct"] = nullptr;
+    plan["gap_reason"] = kReason;
+    plan["step_lower_bound_us"] = nullptr;
+    plan["step_bound_kind"] = nullptr;
   } else {
     plan["min_feasible_peak_bytes"] = facts.decisions.minFeasiblePeak;
     plan["lower_bound_bytes"] = facts.decisions.lowerBound;
     plan["bound_kind"] = facts.decisions.boundKind;
+    double bound = facts.decisions.stepLowerBound;
+    plan["step_lower_bound_us"] = microseconds(bound);
+    plan["step_bound_kind"] = facts.decisions.stepBoundKind;
+    plan["gap_pct"] = nullptr;
+    if (bound > 0)
+      plan["gap_pct"] = std::round((facts.stepSeconds / bound - 1) * 1e6) / 1e4;
+    else
+      plan["gap_reason"] = "the bound on the step time is zero";
   }
   llvm::json::Array saved, recomputed, frees, inPlace, timeline, live;
   for (const PlanFacts::Saved &entry : facts.saved)

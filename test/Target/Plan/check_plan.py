@@ -30,7 +30,8 @@ KEYS = {
     "segments": list, "resident_bytes": int, "device_bytes": OPTIONAL, "min_feasible_peak_bytes": OPTIONAL,
     "lower_bound_bytes": OPTIONAL, "bound_kind": (str, type(None)), "saved": list, "recomputed": list, "frees": list, "in_place": list,
     "timeline": list, "peak_at": dict, "step_us": (int, float), "recompute_us": (int, float),
-    "gap_pct": (int, float, type(None)), "lossy": list,
+    "gap_pct": (int, float, type(None)), "step_lower_bound_us": (int, float, type(None)),
+    "step_bound_kind": (str, type(None)), "lossy": list,
 }
 ROOT_KEYS = {"schema": str, "target": str, "functions": list}
 ENTRY_KEYS = {
@@ -447,6 +448,10 @@ def check(path, targets_source, target, policy):
         expect(entry["lower_bound_bytes"] <= entry["min_feasible_peak_bytes"] <= entry["peak_bytes"],
                "expected lower_bound_bytes <= min_feasible_peak_bytes <= peak_bytes")
         check_step_time(entry, line, rates)
+        bound = entry["step_lower_bound_us"]
+        expect(bound <= entry["step_us"] * (1 + 1e-9), f"step_us {entry['step_us']} is below its bound {bound}")
+        if entry["gap_pct"] is not None:
+            expect_close("gap_pct", entry["gap_pct"], (entry["step_us"] / bound - 1) * 100, 1e-3)
         expect(0 <= entry["recompute_us"] <= entry["step_us"], "expected 0 <= recompute_us <= step_us")
         expect(math.isfinite(entry["step_us"]), "step_us is not a number")
         check_saved(entry, joint, joint_functions[entry["function"]], rates)

@@ -14,7 +14,7 @@
 // CHECK-NEXT: "value": "fp8.opaque#0.1"
 // CHECK: "functions": [
 // CHECK: "gap_pct": null,
-// CHECK-NEXT: "gap_reason": "no lower bound on the step time is proved yet",
+// CHECK-NEXT: "gap_reason": "fp8-select-saved has not run on this function",
 // CHECK-NEXT: "in_place": [],
 // CHECK-NEXT: "lossy": [],
 // CHECK-NEXT: "lower_bound_bytes": null,
