@@ -40,13 +40,14 @@ ALIGNMENT = {"rowwise": 16, "tensorwise": 16, "delayed": 16, "block128": 128}
 
 
 def silu(f: Function, x: Value, one: Value, prefix: str) -> Value:
-    """x / (1 + exp(-x)) in f32, rounded to bf16."""
+    """x * sigmoid(x) with sigmoid(x) = 1 / (1 + exp(-x)) in f32, rounded to bf16."""
     wide = f.extf(x, name=f"{prefix}.gate_f32")
     negative = f.elementwise("arith.negf", wide, name=f"{prefix}.silu_neg")
     exponential = f.elementwise("math.exp", negative, name=f"{prefix}.silu_exp")
     denominator = f.elementwise("arith.addf", exponential, one, name=f"{prefix}.silu_den")
-    quotient = f.elementwise("arith.divf", wide, denominator, name=f"{prefix}.silu_f32")
-    return f.truncf(quotient, name=f"{prefix}.silu")
+    sigmoid = f.elementwise("arith.divf", one, denominator, name=f"{prefix}.sigmoid")
+    product = f.elementwise("arith.mulf", wide, sigmoid, name=f"{prefix}.silu_f32")
+    return f.truncf(product, name=f"{prefix}.silu")
 
 
 class Stack:

@@ -14,6 +14,7 @@
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/IR/Matchers.h"
 #include "mlir/IR/TypeUtilities.h"
 
 using namespace mlir;
@@ -90,14 +91,21 @@ void mulAdjoint(arith::MulFOp op, const Adjoint &a, Value dy,
     grads[1] = a.mul(dy, op.getLhs());
 }
 
-/// y = l / r: dl = dy / r, dr = -(dl * y).
+/// y = l / r: dl = dy / r, dr = -(dl * y). Of a reciprocal, y = 1 / r:
+/// dr = -((dy * y) * y), without a second division.
 void divAdjoint(arith::DivFOp op, const Adjoint &a, Value dy,
                 ArrayRef<bool> needed, MutableArrayRef<Value> grads) {
+  Value y = op.getResult();
+  if (!needed[0] && matchPattern(op.getLhs(), m_OneFloat())) {
+    if (needed[1])
+      grads[1] = a.neg(a.mul(a.mul(dy, y), y));
+    return;
+  }
   Value quotient = a.div(dy, op.getRhs());
   if (needed[0])
     grads[0] = quotient;
   if (needed[1])
-    grads[1] = a.neg(a.mul(quotient, op.getResult()));
+    grads[1] = a.neg(a.mul(quotient, y));
 }
 
 void negAdjoint(arith::NegFOp op, const Adjoint &a, Value dy,

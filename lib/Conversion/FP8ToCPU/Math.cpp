@@ -25,16 +25,19 @@ static Value sub(OpBuilder &b, Location loc, Value x, Value y) {
 static Value mul(OpBuilder &b, Location loc, Value x, Value y) {
   return arith::MulFOp::create(b, loc, x, y);
 }
+static Value fma(OpBuilder &b, Location loc, Value x, Value y, Value z) {
+  return LLVM::FMAOp::create(b, loc, x.getType(), x, y, z);
+}
 static Value compare(OpBuilder &b, Location loc, arith::CmpFPredicate predicate,
                      Value x, Value y) {
   return arith::CmpFOp::create(b, loc, predicate, x, y);
 }
 
-/// c[0] * x + c[1], times x + c[2], and so on.
+/// c[0] * x + c[1], times x + c[2], and so on, each rounded once.
 Value Numerics::polynomial(Value x, ArrayRef<float> coefficients) {
   Value sum = f32(coefficients.front(), x);
   for (float coefficient : coefficients.drop_front())
-    sum = add(b, loc, mul(b, loc, sum, x), f32(coefficient, x));
+    sum = fma(b, loc, sum, x, f32(coefficient, x));
   return sum;
 }
 
@@ -54,30 +57,23 @@ Value Numerics::copySign(Value magnitude, Value sign) {
 }
 
 Value Numerics::exp(Value x) {
-  Value low = f32(-104.0f, x), high = f32(89.0f, x);
-  Value c = select(compare(b, loc, arith::CmpFPredicate::OLT, x, low), low, x);
-  c = select(compare(b, loc, arith::CmpFPredicate::OGT, c, high), high, c);
-  Value ordered = compare(b, loc, arith::CmpFPredicate::OEQ, x, x);
-  c = select(ordered, c, f32(0.0f, x));
-  Value magic = f32(0x1.8p+23f, x);
-  Value k =
-      sub(b, loc, add(b, loc, mul(b, loc, c, f32(0x1.715476p+0f, x)), magic),
-          magic);
-  Value r = sub(b, loc, sub(b, loc, c, mul(b, loc, k, f32(0x1.62e4p-1f, x))),
-                mul(b, loc, k, f32(0x1.7f7d1cp-20f, x)));
+  Value high = f32(89.0f, x), magic = f32(0x1.8p+23f, x);
+  Value c =
+      select(compare(b, loc, arith::CmpFPredicate::OGT, x, high), high, x);
+  Value t = fma(b, loc, c, f32(0x1.715476p+0f, x), magic);
+  Value k = sub(b, loc, t, magic);
+  Value r = fma(b, loc, k, f32(-0x1.62e4p-1f, x), c);
+  r = fma(b, loc, k, f32(-0x1.7f7d1cp-20f, x), r);
   Value q = polynomial(r, {0x1.6a3d08p-10f, 0x1.123856p-7f, 0x1.5558bep-5f,
                            0x1.555494p-3f, 0x1.fffffcp-2f});
-  Value y = add(b, loc, f32(1.0f, x),
-                add(b, loc, r, mul(b, loc, mul(b, loc, r, r), q)));
-  Value n = arith::FPToSIOp::create(b, loc, i32(0, x).getType(), k);
-  Value h = arith::ShRSIOp::create(b, loc, n, i32(1, x));
-  auto power = [&](Value e) {
-    return floatOf(arith::ShLIOp::create(
-        b, loc, arith::AddIOp::create(b, loc, e, i32(127, x)), i32(23, x)));
-  };
-  y = mul(b, loc, mul(b, loc, y, power(h)),
-          power(arith::SubIOp::create(b, loc, n, h)));
-  return select(ordered, y, floatOf(i32(0x7FC00000, x)));
+  Value y = add(b, loc, f32(1.0f, x), fma(b, loc, mul(b, loc, r, r), q, r));
+  // The low bits of t hold the exponent n: this is 2^(n - 1).
+  Value power = floatOf(arith::AddIOp::create(
+      b, loc, arith::ShLIOp::create(b, loc, bitsOf(t), i32(23, x)),
+      i32(0x3F000000, x)));
+  y = mul(b, loc, mul(b, loc, y, power), f32(2.0f, x));
+  return select(compare(b, loc, arith::CmpFPredicate::OLT, x, f32(-86.625f, x)),
+                f32(0.0f, x), y);
 }
 
 Value Numerics::log(Value x) {

@@ -19,22 +19,21 @@ static const float kNaN = std::bit_cast<float>(uint32_t(0x7FC00000));
 static const float kInf = std::bit_cast<float>(uint32_t(0x7F800000));
 
 float expF32(float x) {
-  float c = x < -104.0f ? -104.0f : x;
-  c = c > 89.0f ? 89.0f : c;
-  c = x == x ? c : 0.0f;
-  float k = (c * 0x1.715476p+0f + 0x1.8p+23f) - 0x1.8p+23f;
-  float r = (c - k * 0x1.62e4p-1f) - k * 0x1.7f7d1cp-20f;
+  float c = x > 89.0f ? 89.0f : x;
+  float t = std::fma(c, 0x1.715476p+0f, 0x1.8p+23f);
+  float k = t - 0x1.8p+23f;
+  float r = std::fma(k, -0x1.62e4p-1f, c);
+  r = std::fma(k, -0x1.7f7d1cp-20f, r);
   float q = 0x1.6a3d08p-10f;
-  q = q * r + 0x1.123856p-7f;
-  q = q * r + 0x1.5558bep-5f;
-  q = q * r + 0x1.555494p-3f;
-  q = q * r + 0x1.fffffcp-2f;
-  float y = 1.0f + (r + (r * r) * q);
-  int32_t n = int32_t(k), h = n >> 1;
-  float low = std::bit_cast<float>((h + 127) << 23);
-  float high = std::bit_cast<float>((n - h + 127) << 23);
-  y = (y * low) * high;
-  return x == x ? y : kNaN;
+  q = std::fma(q, r, 0x1.123856p-7f);
+  q = std::fma(q, r, 0x1.5558bep-5f);
+  q = std::fma(q, r, 0x1.555494p-3f);
+  q = std::fma(q, r, 0x1.fffffcp-2f);
+  float y = 1.0f + std::fma(r * r, q, r);
+  float power =
+      std::bit_cast<float>((std::bit_cast<uint32_t>(t) << 23) + 0x3F000000u);
+  y = (y * power) * 2.0f;
+  return x < -86.625f ? 0.0f : y;
 }
 
 float logF32(float x) {
@@ -47,9 +46,9 @@ float logF32(float x) {
   float s = f / (2.0f + f);
   float z = s * s;
   float l = 0x1.f13aeep-3f;
-  l = l * z + 0x1.23d3ep-2f;
-  l = l * z + 0x1.999c26p-2f;
-  l = l * z + 0x1.555554p-1f;
+  l = std::fma(l, z, 0x1.23d3ep-2f);
+  l = std::fma(l, z, 0x1.999c26p-2f);
+  l = std::fma(l, z, 0x1.555554p-1f);
   float r = l * z;
   float half = (0.5f * f) * f;
   float y =
@@ -63,10 +62,10 @@ float tanhF32(float x) {
   float a = std::fabs(x);
   float z = a * a;
   float t = -0x1.750ce4p-8f;
-  t = t * z + 0x1.51f8cep-6f;
-  t = t * z + -0x1.b835a4p-5f;
-  t = t * z + 0x1.1106f6p-3f;
-  t = t * z + -0x1.555532p-2f;
+  t = std::fma(t, z, 0x1.51f8cep-6f);
+  t = std::fma(t, z, -0x1.b835a4p-5f);
+  t = std::fma(t, z, 0x1.1106f6p-3f);
+  t = std::fma(t, z, -0x1.555532p-2f);
   float small = a + (a * z) * t;
   float large = 1.0f - 2.0f / (expF32(a + a) + 1.0f);
   float y = std::copysign(a < 0.625f ? small : large, x);
@@ -77,21 +76,21 @@ float erfF32(float x) {
   float a = std::fabs(x);
   float z = a * a;
   float e = 0x1.4f8e58p-14f;
-  e = e * z + -0x1.a6126ep-11f;
-  e = e * z + 0x1.544aa8p-8f;
-  e = e * z + -0x1.b8012p-6f;
-  e = e * z + 0x1.ce2d64p-4f;
-  e = e * z + -0x1.81274p-2f;
-  e = e * z + 0x1.06eba8p-3f;
+  e = std::fma(e, z, -0x1.a6126ep-11f);
+  e = std::fma(e, z, 0x1.544aa8p-8f);
+  e = std::fma(e, z, -0x1.b8012p-6f);
+  e = std::fma(e, z, 0x1.ce2d64p-4f);
+  e = std::fma(e, z, -0x1.81274p-2f);
+  e = std::fma(e, z, 0x1.06eba8p-3f);
   float small = a + a * e;
   float c = a > 4.0f ? 4.0f : a;
   float g = -0x1.96a738p-13f;
-  g = g * c + 0x1.8c4238p-9f;
-  g = g * c + -0x1.6ada66p-6f;
-  g = g * c + 0x1.a905p-4f;
-  g = g * c + 0x1.4655d6p-1f;
-  g = g * c + 0x1.20a7dcp+0f;
-  g = g * c + 0x1.d4b844p-13f;
+  g = std::fma(g, c, 0x1.8c4238p-9f);
+  g = std::fma(g, c, -0x1.6ada66p-6f);
+  g = std::fma(g, c, 0x1.a905p-4f);
+  g = std::fma(g, c, 0x1.4655d6p-1f);
+  g = std::fma(g, c, 0x1.20a7dcp+0f);
+  g = std::fma(g, c, 0x1.d4b844p-13f);
   float large = 1.0f - expF32(-g);
   float y = std::copysign(a < 0.9375f ? small : large, x);
   return x == x ? y : kNaN;

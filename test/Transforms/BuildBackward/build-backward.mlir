@@ -185,3 +185,20 @@ func.func @delayed(%x: tensor<16x16xbf16>, %w: tensor<16x16xbf16>,
   %z = fp8.linear %x, %w state(%hx, %sx, %hw2, %sw2, %hd2, %sd2 : tensor<4xf32>, tensor<1x1xf32>, tensor<4xf32>, tensor<1x1xf32>, tensor<4xf32>, tensor<1x1xf32>) recipe <delayed> : tensor<16x16xbf16>, tensor<16x16xbf16> -> tensor<16x16xbf16>
   return %y, %z : tensor<16x16xbf16>, tensor<16x16xbf16>
 }
+
+// -----
+
+// The gradient of a reciprocal takes its result twice; that of any other
+// quotient divides once more.
+// CHECK-LABEL: func.func @quotients
+// CHECK: %[[Y:.*]] = arith.divf %{{.*}}, %arg0
+// CHECK: %[[Q:.*]] = arith.divf %arg0, %{{.*}}
+// CHECK: backward (%[[R:.*]]: tensor<4xf32>
+// CHECK-COUNT-1: arith.divf
+// CHECK-NOT: arith.divf
+func.func @quotients(%x: tensor<4xf32>, %z: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
+  %one = arith.constant dense<1.0> : tensor<4xf32>
+  %y = arith.divf %one, %x : tensor<4xf32>
+  %q = arith.divf %x, %z : tensor<4xf32>
+  return %y, %q : tensor<4xf32>, tensor<4xf32>
+}
