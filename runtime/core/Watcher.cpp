@@ -61,13 +61,16 @@ bool Watcher::allocateShadows(Backend &backend, std::string &error) {
     }
   }
   for (const Argument &argument : function.arguments) {
-    bool readOnly =
-        argument.role != Role::State && argument.role != Role::Donated;
-    argumentShadows.push_back(readOnly && error.empty()
+    argumentShadows.push_back(error.empty()
                                   ? allocate(argument.bytes)
                                   : Shadow(nullptr, Release{&backend}));
   }
   return error.empty();
+}
+
+bool Watcher::isReadOnly(size_t argument) const {
+  Role role = function.arguments[argument].role;
+  return role != Role::State && role != Role::Donated;
 }
 
 void Watcher::violate(std::string text) {
@@ -103,9 +106,8 @@ void Watcher::begin(unsigned char *newArena, const std::vector<void *> &buffers,
     memory.copy(slot.shadow, slot.data, slot.bytes);
   }
   for (size_t i = 0; i < argumentShadows.size(); ++i)
-    if (argumentShadows[i])
-      memory.copy(argumentShadows[i].get(), arguments[i],
-                  function.arguments[i].bytes);
+    memory.copy(argumentShadows[i].get(), arguments[i],
+                function.arguments[i].bytes);
 }
 
 void Watcher::allocated(const Command &command) {
@@ -249,6 +251,39 @@ void Watcher::executed(const Command &command) {
     judgeSlot(command, index, whole.at, tailChanged);
   }
   peak = std::max(peak, live);
+  watchArguments(command);
+}
+
+void Watcher::watchArguments(const Command &command) {
+  std::vector<bool> declared(argumentShadows.size());
+  for (uint32_t position : command.writes)
+    if (command.refs[position].isArgument)
+      declared[command.refs[position].index] = true;
+  comparisons.clear();
+  watched.clear();
+  for (size_t i = 0; i < argumentShadows.size(); ++i) {
+    if (isReadOnly(i))
+      continue;
+    if (declared[i]) {
+      memory.copy(argumentShadows[i].get(), arguments[i],
+                  function.arguments[i].bytes);
+      continue;
+    }
+    watched.push_back({false, i});
+    comparisons.push_back({arguments[i], argumentShadows[i].get(), 0,
+                           function.arguments[i].bytes, 0});
+  }
+  if (comparisons.empty())
+    return;
+  memory.compare(comparisons);
+  if (!memory.failure().empty())
+    return;
+  for (size_t i = 0; i < watched.size(); ++i)
+    if (comparisons[i].at < comparisons[i].bytes)
+      violate(describe(command) + " changed byte " +
+              std::to_string(comparisons[i].at) + " of argument " +
+              quoted(function.arguments[watched[i].where].name) +
+              ", which it does not declare to write");
 }
 
 void Watcher::checkComplete(uint32_t index) {
@@ -297,7 +332,7 @@ void Watcher::finish() {
   }
   comparisons.clear();
   for (size_t i = 0; i < argumentShadows.size(); ++i)
-    if (argumentShadows[i])
+    if (isReadOnly(i))
       comparisons.push_back({arguments[i], argumentShadows[i].get(), 0,
                              function.arguments[i].bytes, 0});
   memory.compare(comparisons);
@@ -305,7 +340,7 @@ void Watcher::finish() {
     return;
   size_t next = 0;
   for (size_t i = 0; i < argumentShadows.size(); ++i) {
-    if (!argumentShadows[i])
+    if (!isReadOnly(i))
       continue;
     const Comparison &compared = comparisons[next++];
     if (compared.at < compared.bytes)

@@ -17,7 +17,7 @@
 //  * A command may change only the buffers it declares to write. Any other
 //    byte that changed (another buffer, a freed slot, the gap behind a slot,
 //    the red zone) is a violation, and so is an argument that is not state or
-//    donated.
+//    donated, or one that is and that the command does not declare to write.
 //  * A buffer must be freed directly after the last command that uses it, must
 //    be freed at all unless a result reads it, must not be placed over an
 //    allocated one, and must have been written up to its end unless it is a
@@ -106,6 +106,9 @@ private:
   void judgeSlot(const Command &command, uint32_t buffer, uint64_t at,
                  bool tailChanged);
   void checkComplete(uint32_t buffer);
+  bool isReadOnly(size_t argument) const;
+  /// State and donated arguments change only under commands that say so.
+  void watchArguments(const Command &command);
 
   const Function &function;
   Memory &memory;

@@ -80,6 +80,18 @@ TEST_P(Run, StateIsUpdatedInPlace) {
   EXPECT_EQ(outcome.state[7], 42.0f);
 }
 
+TEST_P(Run, ReuseInPlaceIsOneBufferThatTwoCommandsWrite) {
+  Json function = goodFunction();
+  function["commands"].push_back(
+      launch("accumulate", {arg(0), buf(2)}, "again"));
+  for (fp8rt_memory memory : {FP8RT_PLANNED, FP8RT_DYNAMIC}) {
+    Outcome outcome = run(manifest({function}), {memory});
+    EXPECT_EQ(outcome.error, "");
+    EXPECT_EQ(outcome.measured, 512);
+    EXPECT_EQ(outcome.out[7], 42.0f);
+  }
+}
+
 TEST_P(Run, LiveFromTheFirstWriteOnly) {
   // `w` is allocated at once but written last: it is not live at the peak.
   Json function = goodFunction();
@@ -219,6 +231,20 @@ TEST_P(Watch, UndeclaredWrite) {
   EXPECT_EQ(run(manifest({function})).error,
             "launch 'second' (second.mlir:1:2) changed byte 0 of buffer 'z', "
             "which it does not declare to write");
+}
+
+TEST_P(Watch, UndeclaredWriteOfAnArgumentThatMayBeWritten) {
+  for (const char *role : {"state", "donated"}) {
+    Json function = goodFunction();
+    function["arguments"].push_back(argument("s", role));
+    function["commands"].push_back(
+        launch("accumulate", {buf(2), arg(1)}, "push"));
+    EXPECT_EQ(run(manifest({function})).error, "");
+    function["commands"].back()["writes"] = Json::array();
+    EXPECT_EQ(run(manifest({function})).error,
+              "launch 'push' (push.mlir:1:2) changed byte 6 of argument 's', "
+              "which it does not declare to write");
+  }
 }
 
 TEST_P(Watch, WriteIntoAnInput) {

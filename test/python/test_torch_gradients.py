@@ -27,7 +27,7 @@ from test_gradients import NOISE, SEED, run_example
 from fp8opt.testing.inputs import make_input
 from fp8opt.testing.numerics import relative_error
 
-BOUND = {"llama3_ffn_small": 5e-2, "ffn_tensorwise": 3e-2, "ffn_delayed": 1e-5, "ffn_block128": 1e-2}
+BOUND = {"llama3_ffn_small": 4e-2, "ffn_tensorwise": 3e-2, "ffn_delayed": 1e-5, "ffn_block128": 1e-2}
 E4M3, E5M2 = torch.float8_e4m3fn, torch.float8_e5m2
 ALL = "all"
 

@@ -1,5 +1,5 @@
 # RUN: %python %s
-# REQUIRES: numpy, ml_dtypes
+# REQUIRES: numpy, ml_dtypes, full-speed
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The interpreter's matmul does at least 2 GFLOP/s, or references of the small examples would take minutes. Processor
 time of the whole process, starting and reading the inputs included; the best of three."""

@@ -242,8 +242,10 @@ Child start(Progress *progress, unsigned begin, unsigned end,
   if (pid == 0) {
     // A mutant may ask for terabytes; that must be an error, not a swapping
     // machine.
+#if !__has_feature(address_sanitizer) // Its shadow takes terabytes.
     rlimit limit{rlim_t(8) << 30, rlim_t(8) << 30};
     setrlimit(RLIMIT_AS, &limit);
+#endif
     rlimit noCore{0, 0};
     setrlimit(RLIMIT_CORE, &noCore);
     runBatch(*progress, end, registry);
