@@ -64,7 +64,8 @@ struct DriverOptions {
       cl::cat(category)};
   cl::opt<std::string> emit{
       "emit", cl::init("mlir"), cl::cat(category),
-      cl::desc("What to write: mlir, plan, report, artifact or reference")};
+      cl::desc("What to write: mlir, plan, report, ptx, artifact or "
+               "reference")};
   cl::opt<std::string> function{
       "function",
       cl::desc("Function of a reference, where a module has several"),
@@ -88,11 +89,11 @@ FailureOr<Phase> getPhase(const DriverOptions &options) {
   std::optional<Phase> needed =
       llvm::StringSwitch<std::optional<Phase>>(options.emit)
           .Cases({"plan", "report"}, Phase::Placed)
-          .Case("artifact", Phase::Lowered)
+          .Cases({"artifact", "ptx"}, Phase::Lowered)
           .Case("reference", Phase::Joint)
           .Default(std::nullopt);
   if (!needed && options.emit != "mlir")
-    return fail("expected '--emit' to be mlir, plan, report, artifact or "
+    return fail("expected '--emit' to be mlir, plan, report, ptx, artifact or "
                 "reference, but got '" +
                 options.emit + "'");
   if (options.compileTo.empty())
@@ -147,6 +148,15 @@ LogicalResult writeOutput(ModuleOp module, const DriverOptions &options,
     reference.function = options.function;
     return writeReference(module, reference, program, options.output);
   }
+  if (options.emit == "ptx") {
+    FailureOr<std::string> ptx = compileToPTX(module);
+    if (failed(ptx))
+      return failure();
+    return writeText(options.output, [&](raw_ostream &os) {
+      os << *ptx;
+      return success();
+    });
+  }
   if (options.emit == "plan")
     return writeText(options.output,
                      [&](raw_ostream &os) { return writePlan(module, os); });
@@ -162,7 +172,8 @@ LogicalResult writeOutput(ModuleOp module, const DriverOptions &options,
 /// Planned IR continues where its passes ended: it takes no options of the
 /// passes before, nor goes back.
 LogicalResult checkPlanned(ModuleOp module, Phase done, Phase asked,
-                           const DriverOptions &options) {
+                           const DriverOptions &options,
+                           CompileOptions &pipeline) {
   StringRef name = done == Phase::Placed ? "placed" : "planned";
   if (asked < done)
     return fail("the input is " + name + " already: it cannot go back to '" +
@@ -174,9 +185,7 @@ LogicalResult checkPlanned(ModuleOp module, Phase done, Phase asked,
   const Target *target = getTargetOf(module);
   if (!target)
     return failure();
-  if (asked == Phase::Lowered && target->name != "cpu")
-    return fail("the input is planned for " + target->name +
-                ": code is generated for the cpu only");
+  pipeline.target = target->name.str();
   return success();
 }
 
@@ -192,10 +201,6 @@ LogicalResult run(const DriverOptions &options, DialectRegistry &registry) {
     return fail("cannot read '--compile=" + options.compile +
                 "': expected name=value pairs joined by commas");
 
-  if (*phase == Phase::Lowered && pipeline->target != "cpu")
-    return fail("expected target=cpu for '--emit=" + options.emit +
-                "', but got target=" + pipeline->target +
-                ": code is generated for the cpu only");
   if (options.steps < 1 || options.microbatches < 1)
     return fail("expected '--steps' and '--microbatches' of at least 1");
   if (options.output == "-" &&
@@ -229,8 +234,13 @@ LogicalResult run(const DriverOptions &options, DialectRegistry &registry) {
   // The interpreter runs IR of every phase: a plan is checked as it stands.
   if (done && options.emit == "reference")
     phase = *done;
-  if (done && failed(checkPlanned(*module, *done, *phase, options)))
+  if (done && failed(checkPlanned(*module, *done, *phase, options, *pipeline)))
     return failure();
+  const Target *target = findTarget(pipeline->target);
+  if (options.emit == "ptx" && target && target->chip.empty())
+    return fail("expected a target with a gpu for '--emit=ptx', but got "
+                "target=" +
+                pipeline->target);
   buildCompilePipeline(manager, *pipeline, *phase, done);
   if (failed(manager.run(*module)))
     return failure();

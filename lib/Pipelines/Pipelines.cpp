@@ -9,6 +9,7 @@
 #include "fp8/Pipelines/Pipelines.h"
 
 #include "fp8/Dialect/FP8/IR/FP8.h"
+#include "fp8/Target/Target.h"
 #include "fp8/Transforms/Passes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -71,6 +72,7 @@ static void addPlanningPasses(OpPassManager &manager,
   manager.addPass(createFP8FormKernelsPass(formOptions));
   manager.addPass(createFP8SchedulePass());
   manager.addPass(createFP8InsertFreesPass());
+  manager.addPass(createFP8ReserveWorkspacePass());
 }
 
 void mlir::fp8::buildCompilePipeline(OpPassManager &manager,
@@ -96,7 +98,11 @@ void mlir::fp8::buildCompilePipeline(OpPassManager &manager,
   if (last == Phase::Placed)
     return;
 
-  manager.addPass(createFP8LowerToCPUPass());
+  const Target *target = findTarget(options.target);
+  if (target && !target->chip.empty())
+    manager.addPass(createFP8LowerToCUDAPass());
+  else
+    manager.addPass(createFP8LowerToCPUPass());
 }
 
 void mlir::fp8::registerPipelines() {

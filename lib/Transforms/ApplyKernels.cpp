@@ -139,7 +139,7 @@ void KernelApplier::emitKernel(const KernelNode &kernel, OpBuilder &builder) {
       getKernelKind(kernel.kind), inputs, kernel.workspace,
       /*offsets=*/DenseI64ArrayAttr(), /*workspace_offset=*/IntegerAttr(),
       /*in_place=*/DenseI64ArrayAttr(),
-      /*symbol=*/StringAttr());
+      /*symbol=*/StringAttr(), /*launches=*/ArrayAttr(), /*fills=*/ArrayAttr());
   Block &body = op.getBody().emplaceBlock();
   OpBuilder inner = OpBuilder::atBlockBegin(&body);
   IRMapping mapping;

@@ -2,9 +2,9 @@
 //
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// From placed IR, lowered to the cpu, to one file: manifest with the command
-// list, plan, and kernels as a shared object (docs/artifact.md). Equal input
-// gives equal bytes.
+// From placed IR, lowered to the cpu or to CUDA, to one file: manifest with the
+// command list, plan, and kernels as a shared object or as PTX and cubin
+// (docs/artifact.md). Equal input gives equal bytes.
 //
 //===----------------------------------------------------------------------===//
 
@@ -17,9 +17,10 @@
 
 namespace mlir::fp8 {
 
-/// Writes the artifact of `module`, which `fp8-lower-to-cpu` has been run on,
-/// to `path`. `planJson` is stored as it is. On failure emits an error and
-/// leaves what was at `path`.
+/// Writes the artifact of `module`, which `fp8-lower-to-cpu` or
+/// `fp8-lower-to-cuda` has been run on (what its target says), to `path`.
+/// `planJson` is stored as it is. On failure emits an error and leaves what was
+/// at `path`.
 LogicalResult writeArtifact(ModuleOp module, StringRef planJson,
                             StringRef path);
 
@@ -30,6 +31,15 @@ FailureOr<llvm::json::Object> buildManifest(ModuleOp module);
 /// x86-64-v3 and links them to a shared object that depends on nothing.
 /// Returns its bytes.
 FailureOr<std::string> compileKernels(ModuleOp module);
+
+/// Translates the `gpu.module @kernels` of `module` to PTX for the chip that it
+/// names. Needs no CUDA toolkit.
+FailureOr<std::string> compileToPTX(ModuleOp module);
+
+/// Assembles PTX for that chip with `ptxas` ($CUDA_HOME/bin, PATH, or
+/// /usr/local/cuda/bin); nothing where there is none.
+FailureOr<std::optional<std::string>> assembleCubin(ModuleOp module,
+                                                    StringRef ptx);
 
 } // namespace mlir::fp8
 

@@ -31,6 +31,8 @@ enum class KernelModel {
 /// promises.
 struct Target {
   StringRef name;
+  /// The GPU architecture that kernels are generated for; empty on the cpu.
+  StringRef chip;
   /// True where the numbers were written by a calibration run on the machine
   /// itself. Every report says so if not.
   bool calibrated;

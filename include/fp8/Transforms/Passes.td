@@ -200,4 +200,27 @@ def FP8LowerToCPUPass : Pass<"fp8-lower-to-cpu", "::mlir::ModuleOp"> {
     "::mlir::vector::VectorDialect", "::mlir::func::FuncDialect", "::mlir::cf::ControlFlowDialect"];
 }
 
+def FP8ReserveWorkspacePass : Pass<"fp8-reserve-workspace", "::mlir::ModuleOp"> {
+  let summary = "gives loop kernels the workspace that their GPU launches need";
+  let description = [{
+    On planned IR for a GPU target: sets `workspace` of each `loop` kernel with a reduction that is complete only after a
+    launch and that none of the kernel's results can hold. Nothing for the cpu.
+  }];
+}
+
+def FP8LowerToCUDAPass : Pass<"fp8-lower-to-cuda", "::mlir::ModuleOp"> {
+  let summary = "generates GPU functions for the loop and state kernels";
+  let description = [{
+    Requires placed IR. Each `loop` and `state` kernel gets `launches` (and `fills`, zeros that the first of them finds);
+    their functions stand in one `gpu.module @kernels`, in the LLVM dialect with NVPTX intrinsics, and take one pointer
+    to global memory for each operand, each result, and the workspace. Results have the bits of `fp8-lower-to-cpu`.
+    Matmuls stay as they are. `docs/architecture.md` has the three schedules.
+  }];
+  let options = [Option<"chip", "chip", "std::string", """",
+    "sm_89, sm_90a, sm_100 or sm_120; default: that of the module's target">];
+  let dependentDialects = ["::mlir::LLVM::LLVMDialect", "::mlir::NVVM::NVVMDialect", "::mlir::gpu::GPUDialect",
+    "::mlir::scf::SCFDialect", "::mlir::arith::ArithDialect", "::mlir::vector::VectorDialect",
+    "::mlir::func::FuncDialect", "::mlir::cf::ControlFlowDialect"];
+}
+
 #endif // FP8_TRANSFORMS_PASSES_TD

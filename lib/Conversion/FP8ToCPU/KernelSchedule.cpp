@@ -10,7 +10,7 @@
 
 #include "fp8/Conversion/FP8ToCPU/KernelSchedule.h"
 
-#include "fp8/Conversion/FP8ToCPU/Evaluator.h"
+#include "fp8/Conversion/Common/Evaluator.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 

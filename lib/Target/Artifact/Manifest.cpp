@@ -10,6 +10,7 @@
 #include "fp8/Dialect/FP8/IR/FP8.h"
 #include "fp8/Target/Artifact.h"
 #include "fp8/Target/Signature.h"
+#include "fp8/Target/Target.h"
 #include "fp8rt/CpuGemm.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -91,14 +92,16 @@ struct Buffer {
 
 class FunctionWriter {
 public:
-  explicit FunctionWriter(func::FuncOp function)
-      : function(function), signature(getSignature(function)) {}
+  FunctionWriter(func::FuncOp function, const Target &target)
+      : function(function), target(target), signature(getSignature(function)) {}
 
   FailureOr<json::Object> write();
 
 private:
   LogicalResult writeBlock(Block &block);
   LogicalResult writeKernel(KernelOp kernel);
+  LogicalResult writeLaunches(KernelOp kernel, json::Object command,
+                              json::Array args, json::Array writes);
   LogicalResult writeMatmul(KernelOp kernel, json::Object command);
   LogicalResult writeFree(FreeOp freeOp);
   LogicalResult writeStep(StepOp step);
@@ -116,6 +119,7 @@ private:
   int64_t makeBuffer(std::string name, int64_t bytes, int64_t offset);
 
   func::FuncOp function;
+  const Target &target;
   Signature signature;
   DenseMap<Value, View> views; // looked up only
   std::vector<Buffer> buffers;
@@ -210,7 +214,7 @@ LogicalResult FunctionWriter::writeKernel(KernelOp kernel) {
       kernel.getKind() == KernelKind::Opaque)
     return kernel.emitError()
            << "a kernel of kind '" << stringifyKernelKind(kernel.getKind())
-           << "' cannot be lowered to the cpu yet";
+           << "' cannot be lowered yet";
   if (kernel.getNumResults() && !kernel.getOffsets())
     return kernel.emitError() << "expected a kernel with offsets; run "
                                  "'fp8-place' first";
@@ -258,9 +262,6 @@ LogicalResult FunctionWriter::writeKernel(KernelOp kernel) {
   if (kernel.getKind() == KernelKind::Matmul)
     return writeMatmul(kernel, std::move(command));
 
-  if (!kernel.getSymbol())
-    return kernel.emitError() << "expected a kernel with a symbol; run "
-                                 "'fp8-lower-to-cpu' first";
   json::Array args, writes;
   for (auto [number, input] : llvm::enumerate(inputs)) {
     View whole = dense(input.isArgument, input.index,
@@ -287,11 +288,63 @@ LogicalResult FunctionWriter::writeKernel(KernelOp kernel) {
     writes.push_back(int64_t(args.size()));
     args.push_back(refOf(views.lookup(result)));
   }
+  if (!target.chip.empty())
+    return writeLaunches(kernel, std::move(command), std::move(args),
+                         std::move(writes));
+  if (!kernel.getSymbol())
+    return kernel.emitError() << "expected a kernel with a symbol; run "
+                                 "'fp8-lower-to-cpu' first";
   command["op"] = "launch";
   command["kernel"] = json::fixUTF8(*kernel.getSymbol());
   command["args"] = std::move(args);
   command["writes"] = std::move(writes);
   commands.push_back(std::move(command));
+  return success();
+}
+
+/// On a GPU one kernel is its fills, then its launches, which all have the same
+/// arguments.
+LogicalResult FunctionWriter::writeLaunches(KernelOp kernel,
+                                            json::Object command,
+                                            json::Array args,
+                                            json::Array writes) {
+  if (!kernel.getLaunches())
+    return kernel.emitError() << "expected a kernel with launches; run "
+                                 "'fp8-lower-to-cuda' first";
+  int64_t workspace = -1;
+  if (kernel.getWorkspace() > 0) {
+    if (!kernel.getWorkspaceOffset())
+      return kernel.emitError() << "expected a kernel with a placed workspace; "
+                                   "run 'fp8-place' first";
+    workspace = makeBuffer(command.getString("name")->str() + ".workspace",
+                           kernel.getWorkspace(), *kernel.getWorkspaceOffset());
+    buffers[workspace].workspace = true;
+    allocate(workspace);
+    writes.push_back(int64_t(args.size()));
+    args.push_back(json::Object{{"buffer", workspace}});
+  }
+  if (std::optional<ArrayAttr> fills = kernel.getFills())
+    for (FillAttr fill : fills->getAsRange<FillAttr>()) {
+      json::Object object = command;
+      object["op"] = "fill";
+      object["dst"] = args[fill.getBuffer()];
+      object["offset"] = 0;
+      object["bytes"] = fill.getBytes();
+      commands.push_back(std::move(object));
+    }
+  for (LaunchAttr launch : kernel.getLaunches()->getAsRange<LaunchAttr>()) {
+    json::Object object = command;
+    object["op"] = "launch";
+    object["kernel"] = launch.getSymbol();
+    object["args"] = json::Array(args);
+    object["writes"] = json::Array(writes);
+    object["grid"] = arrayOf(launch.getGrid());
+    object["block"] = arrayOf(launch.getBlock());
+    object["shared"] = launch.getShared();
+    commands.push_back(std::move(object));
+  }
+  if (workspace >= 0)
+    release(workspace);
   return success();
 }
 
@@ -349,14 +402,14 @@ LogicalResult FunctionWriter::writeMatmul(KernelOp kernel,
       body.getTerminator()->getOperand(0) != matmul.getResult())
     return kernel.emitError() << "expected a matmul kernel to give the result "
                                  "of its 'fp8.matmul'";
-  if (int64_t(kernel.getWorkspace()) !=
-          int64_t(fp8rt::kCpuGemmWorkspaceBytes) ||
+  if (int64_t(kernel.getWorkspace()) != target.matmulWorkspaceBytes ||
       !kernel.getWorkspaceOffset())
-    return kernel.emitError() << "expected a matmul with a placed workspace of "
-                              << int64_t(fp8rt::kCpuGemmWorkspaceBytes)
-                              << " bytes, which the cpu needs, but got "
-                              << int64_t(kernel.getWorkspace())
-                              << " bytes; set the target 'cpu' before planning";
+    return kernel.emitError()
+           << "expected a matmul with a placed workspace of "
+           << target.matmulWorkspaceBytes << " bytes, which the "
+           << (target.chip.empty() ? "cpu" : target.name) << " needs, but got "
+           << int64_t(kernel.getWorkspace()) << " bytes; set the target '"
+           << target.name << "' before planning";
   auto a = cast<RankedTensorType>(matmul.getA().getType());
   auto b = cast<RankedTensorType>(matmul.getB().getType());
   command["op"] = "gemm";
@@ -570,12 +623,21 @@ FailureOr<json::Object> FunctionWriter::write() {
                       {"saved_bytes", saved}};
 }
 
+// The runtime's matmul packs its panels in what the plan counts.
+static constexpr int64_t kCpuWorkspace = fp8rt::kCpuGemmWorkspaceBytes;
+
 FailureOr<json::Object> mlir::fp8::buildManifest(ModuleOp module) {
+  const Target *target = getTargetOf(module);
+  if (!target)
+    return failure();
+  assert((!target->chip.empty() ||
+          target->matmulWorkspaceBytes == kCpuWorkspace) &&
+         "the target and the runtime disagree");
   json::Array functions;
   for (func::FuncOp function : module.getOps<func::FuncOp>()) {
     if (function.isExternal())
       continue;
-    FailureOr<json::Object> object = FunctionWriter(function).write();
+    FailureOr<json::Object> object = FunctionWriter(function, *target).write();
     if (failed(object))
       return failure();
     functions.push_back(std::move(*object));
@@ -585,6 +647,6 @@ FailureOr<json::Object> mlir::fp8::buildManifest(ModuleOp module) {
                                  "artifact of, but the module has none";
   return json::Object{{"schema", "fp8opt-artifact-1"},
                       {"compiler", "fp8-opt " FP8_VERSION},
-                      {"target", "cpu"},
+                      {"target", target->name},
                       {"functions", std::move(functions)}};
 }

@@ -7,6 +7,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "Process.h"
 #include "fp8/Target/Artifact.h"
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -18,8 +19,6 @@
 #include "llvm/MC/TargetRegistry.h"
 #include "llvm/Passes/PassBuilder.h"
 #include "llvm/Support/FileSystem.h"
-#include "llvm/Support/FileUtilities.h"
-#include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Program.h"
 #include "llvm/Support/TargetSelect.h"
 #include "llvm/Target/TargetMachine.h"
@@ -70,41 +69,13 @@ static void optimize(llvm::Module &module, llvm::TargetMachine &machine) {
       .run(module, modules);
 }
 
-namespace {
-/// A temporary file that is removed at the end.
-struct TemporaryFile {
-  SmallString<128> path;
-  int descriptor = -1;
-  std::optional<llvm::FileRemover> remover;
-
-  std::error_code create(StringRef suffix) {
-    std::error_code code = llvm::sys::fs::createTemporaryFile(
-        "fp8-kernels", suffix, descriptor, path);
-    if (!code)
-      remover.emplace(path);
-    return code;
-  }
-};
-} // namespace
-
 /// Links `object` to a shared object with lld, started as a process.
 static FailureOr<std::string> link(ModuleOp module, StringRef object) {
-  TemporaryFile input, output, messages;
-  for (auto [file, suffix] :
-       {std::pair<TemporaryFile *, StringRef>{&input, "o"},
-        {&output, "so"},
-        {&messages, "txt"}})
-    if (std::error_code code = file->create(suffix))
-      return module.emitError()
-             << "cannot make a temporary file: " << code.message();
-  {
-    llvm::raw_fd_ostream stream(input.descriptor, /*shouldClose=*/true);
-    stream << object;
-    stream.close();
-    if (stream.has_error())
-      return module.emitError() << "cannot write '" << input.path
-                                << "': " << stream.error().message();
-  }
+  TemporaryFile input, output;
+  if (failed(input.create(module, "o")) ||
+      failed(output.create(module, "so")) ||
+      failed(input.write(module, object)))
+    return failure();
   std::string linker = FP8_LLD_PATH;
   if (!llvm::sys::fs::can_execute(linker)) {
     llvm::ErrorOr<std::string> found = llvm::sys::findProgramByName("ld.lld");
@@ -116,21 +87,10 @@ static FailureOr<std::string> link(ModuleOp module, StringRef object) {
   }
   StringRef arguments[] = {
       linker, "-shared", "--build-id=none", "-soname=cpu.so", "-z",
-      "defs", "-o",      output.path,       input.path};
-  std::optional<StringRef> redirects[] = {StringRef(), messages.path.str(),
-                                          messages.path.str()};
-  std::string error;
-  int code = llvm::sys::ExecuteAndWait(linker, arguments, std::nullopt,
-                                       redirects, 0, 0, &error);
-  auto read = [](StringRef path) {
-    auto buffer = llvm::MemoryBuffer::getFile(path);
-    return buffer ? (*buffer)->getBuffer().str() : std::string();
-  };
-  if (code != 0)
-    return module.emitError()
-           << "cannot link the kernels: '" << linker << "' failed with " << code
-           << ": " << StringRef(error + read(messages.path)).trim();
-  return read(output.path);
+      "defs", "-o",      output.getPath(),  input.getPath()};
+  if (failed(runProgram(module, "link the kernels", arguments)))
+    return failure();
+  return output.read();
 }
 
 FailureOr<std::string> mlir::fp8::compileKernels(ModuleOp module) {

@@ -19,6 +19,7 @@ static const Target kTargets[] = {
     // that of the runtime's matmul, which packs
     // its panels there.
     {.name = "cpu",
+     .chip = "",
      .calibrated = false,
      .copyBytesPerSecond = 8e9,
      .flopsF8Tensor = 20e9,
@@ -42,6 +43,7 @@ static const Target kTargets[] = {
     // f32 rate (outside tensor cores) and the launch are guesses; the workspace
     // is what cuBLAS asks for on Hopper.
     {.name = "h200",
+     .chip = "sm_90a",
      .calibrated = false,
      .copyBytesPerSecond = 4.25e12,
      .flopsF8Tensor = 1460e12,

@@ -7,12 +7,14 @@
 // random bit patterns), and compares every result and every state argument
 // with the reference interpreter, bit by bit (NaNs are equal to each other).
 // Kernels without offsets are placed one after the other first; a module
-// without kernels gets one an op. With --artifact-only the file is written and
-// nothing is run; with --inputs the first function runs on given data, and the
-// results are written as fp8-interpret writes them.
+// without kernels gets one an op. With --target=h200 the kernels are generated
+// for a GPU, and their PTX is emulated. With --artifact-only the file is
+// written and nothing is run; with --inputs the first function runs on given
+// data, and the results are written as fp8-interpret writes them.
 //
 //===----------------------------------------------------------------------===//
 
+#include "PtxEmulator.h"
 #include "fp8/Dialect/FP8/IR/FP8.h"
 #include "fp8/Interfaces/ExternalModels.h"
 #include "fp8/Target/Artifact.h"
@@ -49,6 +51,9 @@ static llvm::cl::list<std::string>
 static llvm::cl::opt<std::string>
     outputFolder("output-folder", llvm::cl::desc("where results go"),
                  llvm::cl::init("."));
+static llvm::cl::opt<std::string>
+    targetName("target", llvm::cl::desc("cpu, or a target with a GPU"),
+               llvm::cl::init("cpu"));
 static llvm::cl::opt<uint64_t> seed("seed", llvm::cl::init(1));
 
 /// Gives every kernel without offsets storage of its own.
@@ -312,6 +317,134 @@ static int runFunction(fp8rt_program *program, size_t number,
   return code;
 }
 
+//===----------------------------------------------------------------------===//
+// On an emulated GPU
+//===----------------------------------------------------------------------===//
+
+namespace {
+
+/// The storage of a program's values: of each kernel result on its own, so that
+/// an access out of bounds is seen.
+class Emulation {
+public:
+  explicit Emulation(fp8test::PtxModule &ptx) : ptx(ptx) {}
+
+  using Bytes = std::shared_ptr<std::vector<uint8_t>>;
+  void set(Value value, Bytes bytes) { storage[value] = std::move(bytes); }
+  Bytes get(Value value) const { return storage.lookup(getRoot(value)); }
+  LogicalResult run(Block &block);
+
+private:
+  LogicalResult run(KernelOp kernel);
+
+  fp8test::PtxModule &ptx;
+  llvm::DenseMap<Value, Bytes> storage; // looked up only
+};
+
+} // namespace
+
+LogicalResult Emulation::run(KernelOp kernel) {
+  std::vector<Bytes> arguments;
+  for (Value operand : kernel.getInputs())
+    arguments.push_back(get(operand));
+  for (auto [i, result] : llvm::enumerate(kernel.getResults())) {
+    int64_t over = kernel.getInPlace() ? (*kernel.getInPlace())[i] : -1;
+    Bytes bytes = over >= 0 ? arguments[over]
+                            : std::make_shared<std::vector<uint8_t>>(
+                                  getByteSize(result.getType()), 0xFF);
+    set(result, bytes);
+    arguments.push_back(bytes);
+  }
+  if (kernel.getWorkspace() > 0)
+    arguments.push_back(std::make_shared<std::vector<uint8_t>>(
+        int64_t(kernel.getWorkspace()), 0xFF));
+  std::vector<fp8test::PtxModule::Buffer> buffers;
+  for (const Bytes &bytes : arguments)
+    buffers.push_back({bytes->data(), bytes->size()});
+  if (std::optional<ArrayAttr> fills = kernel.getFills())
+    for (FillAttr fill : fills->getAsRange<FillAttr>())
+      std::fill_n(buffers[fill.getBuffer()].data, fill.getBytes(), 0);
+  for (LaunchAttr launch : kernel.getLaunches()->getAsRange<LaunchAttr>()) {
+    std::string error;
+    if (!ptx.launch(launch.getSymbol().str(), launch.getGrid()[0],
+                    launch.getBlock()[0], buffers, error))
+      return kernel.emitError() << error;
+  }
+  return success();
+}
+
+LogicalResult Emulation::run(Block &block) {
+  for (Operation &op : block.without_terminator()) {
+    if (auto kernel = dyn_cast<KernelOp>(op)) {
+      if (failed(run(kernel)))
+        return failure();
+    } else if (!isView(&op) && !isa<FreeOp>(op)) {
+      return op.emitError() << "expected kernels, views and frees";
+    }
+  }
+  return success();
+}
+
+static int emulateFunction(fp8test::PtxModule &ptx, func::FuncOp lowered,
+                           func::FuncOp original, Data data) {
+  std::vector<HostTensor> arguments;
+  for (Type type : original.getArgumentTypes()) {
+    arguments.push_back(HostTensor::zeros(cast<RankedTensorType>(type)));
+    fill(arguments.back(), data, arguments.size());
+  }
+  Emulation emulation(ptx);
+  for (auto [value, tensor] :
+       llvm::zip_equal(lowered.getArguments(), arguments))
+    emulation.set(value, std::make_shared<std::vector<uint8_t>>(
+                             tensor.bytes.begin(), tensor.bytes.end()));
+  Block &block = lowered.getBody().front();
+  if (failed(emulation.run(block)))
+    return 1;
+  FailureOr<std::vector<HostTensor>> expected = interpret(original, arguments);
+  if (failed(expected))
+    return 1;
+  int code = 0;
+  std::string where = ("@" + original.getName() + " on " + nameOf(data)).str();
+  for (auto [i, value] :
+       llvm::enumerate(block.getTerminator()->getOperands())) {
+    // A view of a result has no bytes of its own.
+    if (getRoot(value) != value)
+      continue;
+    if (!compare((*expected)[i], emulation.get(value)->data(),
+                 where + ": result " + Twine(i)))
+      code = 1;
+  }
+  for (auto [i, tensor] : llvm::enumerate(arguments))
+    if (!original.getArgAttr(i, kDonatedAttr) &&
+        !compare(tensor, emulation.get(lowered.getArgument(i))->data(),
+                 where + ": argument " + Twine(i)))
+      code = 1;
+  return code;
+}
+
+static int emulate(ModuleOp module, ModuleOp original) {
+  FailureOr<std::string> text = compileToPTX(module);
+  if (failed(text))
+    return 1;
+  fp8test::PtxModule ptx;
+  std::string error;
+  if (!ptx.parse(*text, error)) {
+    llvm::errs() << "error: " << error << "\n";
+    return 1;
+  }
+  int code = 0;
+  for (func::FuncOp function : original.getOps<func::FuncOp>()) {
+    auto lowered = module.lookupSymbol<func::FuncOp>(function.getName());
+    int own = 0;
+    for (Data data : {Data::Normal, Data::Special, Data::Bits})
+      own |= emulateFunction(ptx, lowered, function, data);
+    if (own == 0)
+      llvm::outs() << "@" << function.getName() << ": equal\n";
+    code |= own;
+  }
+  return code;
+}
+
 int main(int argc, char **argv) {
   llvm::cl::ParseCommandLineOptions(
       argc, argv, "compiled kernels against the interpreter\n");
@@ -323,19 +456,30 @@ int main(int argc, char **argv) {
     return 1;
   // The interpreter reads the program as it was written.
   OwningOpRef<ModuleOp> original(module->clone());
+  bool gpu = targetName != "cpu";
+  (*module)->setAttr(kTargetAttr, StringAttr::get(&context, targetName));
   PassManager passes(&context);
   bool formed = false;
   module->walk([&](KernelOp) { formed = true; });
   if (formed) {
-    placeKernels(*module);
+    if (!gpu)
+      placeKernels(*module);
   } else {
     passes.addPass(createFP8FormKernelsPass({/*fuse=*/"none"}));
     passes.addPass(createFP8InsertFreesPass());
-    passes.addPass(createFP8PlacePass());
+    if (!gpu)
+      passes.addPass(createFP8PlacePass());
   }
-  passes.addPass(createFP8LowerToCPUPass());
+  if (gpu) {
+    passes.addPass(createFP8ReserveWorkspacePass());
+    passes.addPass(createFP8LowerToCUDAPass());
+  } else {
+    passes.addPass(createFP8LowerToCPUPass());
+  }
   if (failed(passes.run(*module)))
     return 1;
+  if (gpu)
+    return emulate(*module, *original);
   SmallString<128> path(artifactPath);
   std::optional<llvm::FileRemover> remover;
   if (path.empty()) {

@@ -10,28 +10,17 @@
 #ifndef FP8_CONVERSION_FP8TOCPU_KERNELFUNCTIONS_H
 #define FP8_CONVERSION_FP8TOCPU_KERNELFUNCTIONS_H
 
-#include "fp8/Dialect/FP8/IR/FP8.h"
-#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "fp8/Conversion/Common/KernelFunction.h"
 
 namespace mlir::fp8 {
 
 /// Stack that one kernel may use, in bytes.
 inline constexpr int64_t kMaxStackBytes = 4 << 20;
 
-/// Emits an error and fails where a loop or state kernel holds an op, a type or
-/// a constant that cannot be lowered.
-LogicalResult checkKernel(KernelOp kernel);
-
 /// Fills `function`, whose entry block holds only a return, with the loops of a
 /// checked loop kernel: arith, scf, vector and llvm ops. Fails with an error at
 /// the kernel where it would need more than kMaxStackBytes of stack.
 LogicalResult emitLoopKernel(KernelOp kernel, LLVM::LLVMFuncOp function);
-
-/// The same for a kernel of `fp8.push_amax` and `fp8.update_scale`.
-LogicalResult emitStateKernel(KernelOp kernel, LLVM::LLVMFuncOp function);
-
-/// Converts a function filled so to the LLVM dialect alone.
-LogicalResult convertToLLVM(LLVM::LLVMFuncOp function);
 
 } // namespace mlir::fp8
 

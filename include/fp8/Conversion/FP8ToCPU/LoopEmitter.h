@@ -10,7 +10,7 @@
 #ifndef FP8_CONVERSION_FP8TOCPU_LOOPEMITTER_H
 #define FP8_CONVERSION_FP8TOCPU_LOOPEMITTER_H
 
-#include "fp8/Conversion/FP8ToCPU/Evaluator.h"
+#include "fp8/Conversion/Common/Evaluator.h"
 #include "fp8/Conversion/FP8ToCPU/KernelSchedule.h"
 
 #include <map>

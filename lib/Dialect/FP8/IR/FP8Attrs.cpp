@@ -200,6 +200,39 @@ RecipeAttr RecipeAttr::getDefault(MLIRContext *context, RecipeKind kind) {
                          perTensor || rowwise, rowwise, rowwise);
 }
 
+LogicalResult LaunchAttr::verify(function_ref<InFlightDiagnostic()> emitError,
+                                 StringRef symbol, ArrayRef<int64_t> grid,
+                                 ArrayRef<int64_t> block, int64_t shared) {
+  // (C1)
+  for (auto [sizes, name] :
+       {std::pair(grid, "grid"), std::pair(block, "block")})
+    if (sizes.size() != 3 ||
+        llvm::any_of(sizes, [](int64_t n) { return n < 1; }))
+      return emitError() << "expected '" << name
+                         << "' of a launch to have 3 entries of at least 1";
+  constexpr int64_t kMaxThreads = 1024;
+  if (block[0] > kMaxThreads || block[1] > kMaxThreads ||
+      block[2] > kMaxThreads || block[0] * block[1] * block[2] > kMaxThreads)
+    return emitError() << "expected a block of at most " << kMaxThreads
+                       << " threads";
+  // (C2)
+  if (shared < 0)
+    return emitError() << "expected 'shared' of a launch not to be negative, "
+                          "but got "
+                       << shared;
+  return success();
+}
+
+LogicalResult FillAttr::verify(function_ref<InFlightDiagnostic()> emitError,
+                               int64_t buffer, int64_t bytes) {
+  // (C1)
+  if (buffer < 0 || bytes < 1)
+    return emitError() << "expected a fill of at least 1 byte of buffer 0 or "
+                          "above, but got "
+                       << bytes << " of " << buffer;
+  return success();
+}
+
 LogicalResult RecipeAttr::verify(function_ref<InFlightDiagnostic()> emitError,
                                  RecipeKind kind, Type xFormat, Type wFormat,
                                  Type dyFormat, Pow2 pow2, bool fastFprop,

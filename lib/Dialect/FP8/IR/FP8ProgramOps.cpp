@@ -288,6 +288,14 @@ LogicalResult KernelOp::verify() {
              << "expected 'workspace_offset' to be a multiple of 256, but got "
              << *offset;
   }
+  // (C6)
+  if (std::optional<ArrayAttr> fills = getFills())
+    for (FillAttr fill : fills->getAsRange<FillAttr>()) {
+      int64_t buffers = getNumOperands() + getNumResults() + (workspace > 0);
+      if (fill.getBuffer() >= buffers)
+        return emitOpError() << "expected a fill of one of " << buffers
+                             << " buffers, but got number " << fill.getBuffer();
+    }
   // (C5)
   std::optional<ArrayRef<int64_t>> inPlace = getInPlace();
   if (!inPlace)

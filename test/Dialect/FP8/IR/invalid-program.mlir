@@ -568,3 +568,16 @@ func.func @f(%x: tensor<8xf32>) {
   }
   return
 }
+
+// -----
+
+// kernel C6
+func.func @f(%x: tensor<8xf32>) {
+  // expected-error@+1 {{expected a fill of one of 2 buffers, but got number 2}}
+  %0 = fp8.kernel loop (%a = %x : tensor<8xf32>) -> (tensor<8xf32>)
+      attributes {fills = [#fp8.fill<buffer = 2, bytes = 4>]} {
+    %1 = math.exp %a : tensor<8xf32>
+    fp8.yield %1 : tensor<8xf32>
+  }
+  return
+}

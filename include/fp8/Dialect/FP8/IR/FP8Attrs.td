@@ -141,6 +141,43 @@ def FP8_RecipeAttr : FP8_Attr<"Recipe", "recipe"> {
   }];
 }
 
+//===----------------------------------------------------------------------===//
+// What runs a kernel on a GPU
+//===----------------------------------------------------------------------===//
+
+def FP8_LaunchAttr : FP8_Attr<"Launch", "launch"> {
+  let summary = "one launch of a GPU function";
+  let description = [{
+    `#fp8.launch<symbol = "k12", grid = [132, 1, 1], block = [256, 1, 1], shared = 0>`: the function, blocks and threads a
+    block along x, y and z, and bytes of dynamic shared memory. A kernel's launches run in order; each gets the pointers
+    to the kernel's operands, then to its results, then, where `workspace` is above 0, to its workspace.
+
+    * (C1) `grid` and `block` have 3 entries of at least 1; a block has at most 1024 threads;
+    * (C2) `shared` is not negative.
+  }];
+  let parameters = (ins StringRefParameter<"function of the kernels' module">:$symbol,
+    ArrayRefParameter<"int64_t", "blocks along x, y, z">:$grid,
+    ArrayRefParameter<"int64_t", "threads of a block along x, y, z">:$block,
+    "int64_t":$shared);
+  let assemblyFormat = [{
+    `<` `symbol` `=` $symbol `,` `grid` `=` `[` $grid `]` `,` `block` `=` `[` $block `]` `,` `shared` `=` $shared `>`
+  }];
+  let genVerifyDecl = 1;
+}
+
+def FP8_FillAttr : FP8_Attr<"Fill", "fill"> {
+  let summary = "zeros that a kernel's first launch finds";
+  let description = [{
+    `#fp8.fill<buffer = 2, bytes = 16384>`: the first `bytes` bytes of what the pointer argument number `buffer` points to
+    (operands, then results, then the workspace) are zeroed before the kernel's first launch.
+
+    * (C1) `buffer` is not negative, `bytes` is at least 1.
+  }];
+  let parameters = (ins "int64_t":$buffer, "int64_t":$bytes);
+  let assemblyFormat = "`<` `buffer` `=` $buffer `,` `bytes` `=` $bytes `>`";
+  let genVerifyDecl = 1;
+}
+
 def FP8_TokenType : FP8_Type<"Token", "token"> {
   let summary = "completion of a collective that was started";
 }

@@ -73,7 +73,8 @@ def FP8_KernelOp : FP8_Op<"kernel", [RecursiveMemoryEffects, IsolatedFromAbove, 
   let description = [{
     Only the results of a kernel are buffers; what is computed inside never has storage. `offsets` (bytes in the arena,
     one a result; -1 for a result placed in the caller's buffer) and `workspace_offset` are set by `fp8-place`,
-    `symbol` (the function that runs it) by the lowering to a target.
+    `symbol` (the function that runs it on a CPU) or `launches` and `fills` (what runs it on a GPU) by the lowering to a
+    target.
 
     `in_place`, set by `fp8-insert-frees`, has one entry a result: the operand that the result is written over, or -1.
     The operand dies there; the result has its storage, at its offset or, where that is an argument marked
@@ -88,7 +89,8 @@ def FP8_KernelOp : FP8_Op<"kernel", [RecursiveMemoryEffects, IsolatedFromAbove, 
     * (C4) `workspace` is not negative; `workspace_offset`, a multiple of 256, is present only where `workspace` is
       above 0;
     * (C5) `in_place`, where present, has one entry a result, each -1 or the number of an operand with as many bytes,
-      no operand twice; only a `loop` or `matmul` kernel has one.
+      no operand twice; only a `loop` or `matmul` kernel has one;
+    * (C6) the buffers of `fills` are numbers of operands, results and the workspace, in this order.
 
     Example:
     ```mlir
@@ -101,7 +103,9 @@ def FP8_KernelOp : FP8_Op<"kernel", [RecursiveMemoryEffects, IsolatedFromAbove, 
   let arguments = (ins FP8_KernelKindAttr:$kind, Variadic<AnyType>:$inputs,
     DefaultValuedAttr<I64Attr, "0">:$workspace, OptionalAttr<DenseI64ArrayAttr>:$offsets,
     OptionalAttr<I64Attr>:$workspace_offset, OptionalAttr<DenseI64ArrayAttr>:$in_place,
-    OptionalAttr<StrAttr>:$symbol);
+    OptionalAttr<StrAttr>:$symbol,
+    OptionalAttr<TypedArrayAttrBase<FP8_LaunchAttr, "an array of launches">>:$launches,
+    OptionalAttr<TypedArrayAttrBase<FP8_FillAttr, "an array of fills">>:$fills);
   let results = (outs Variadic<AnyType>:$outputs);
   let regions = (region SizedRegion<1>:$body);
   let hasCustomAssemblyFormat = 1;

@@ -7,7 +7,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "fp8/Conversion/FP8ToCPU/Numerics.h"
+#include "fp8/Conversion/Common/Numerics.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
@@ -260,16 +260,20 @@ Value Numerics::scale(Value amax, const ScaleRule &rule) {
                                  zeroValue);
   };
   if (rule.division == Division::F64) {
-    Type f64 = withShapeOf(b.getF64Type(), x.getType());
-    auto wide = [&](double value) {
-      return constant(b, loc, f64, b.getF64FloatAttr(value));
-    };
-    Value a = arith::ExtFOp::create(b, loc, f64, x);
-    if (rule.eps > 0)
-      a = select(below(a, wide(rule.eps)), wide(rule.eps), a);
-    zero = isZero(a, wide(0.0));
-    s = arith::TruncFOp::create(
-        b, loc, x.getType(), arith::DivFOp::create(b, loc, wide(largest), a));
+    // A quotient of two f32 values that is rounded to 53 bits and then to 24 is
+    // the f32 quotient (53 >= 2 * 24 + 2, and none is subnormal: an amax is
+    // below 2^128). Only eps may be no f32 value; what it gives is a constant.
+    zero = isZero(x, f32(0.0f, x));
+    s = arith::DivFOp::create(b, loc, f32(largest, x), x);
+    if (rule.eps > 0) {
+      float limit = float(rule.eps); // the smallest f32 that is not below eps
+      if (double(limit) < rule.eps)
+        limit = std::nextafterf(limit, INFINITY);
+      Value tiny = below(x, f32(limit, x));
+      s = select(tiny, f32(float(double(largest) / rule.eps), x), s);
+      zero = constant(b, loc, withShapeOf(b.getI1Type(), x.getType()),
+                      b.getBoolAttr(false));
+    }
   } else {
     Value a = x;
     if (float eps = float(rule.eps); eps > 0)

@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "fp8/Conversion/FP8ToCPU/KernelFunctions.h"
+#include "fp8/Conversion/Common/KernelFunction.h"
 
 #include "mlir/Conversion/ArithToLLVM/ArithToLLVM.h"
 #include "mlir/Conversion/ControlFlowToLLVM/ControlFlowToLLVM.h"
@@ -22,7 +22,8 @@
 using namespace mlir;
 using namespace mlir::fp8;
 
-LogicalResult mlir::fp8::convertToLLVM(LLVM::LLVMFuncOp function) {
+LogicalResult mlir::fp8::convertToLLVM(LLVM::LLVMFuncOp function,
+                                       ArrayRef<StringRef> extra) {
   MLIRContext *context = function.getContext();
   // Equal constants and addresses, most of all.
   IRRewriter rewriter(context);
@@ -32,6 +33,8 @@ LogicalResult mlir::fp8::convertToLLVM(LLVM::LLVMFuncOp function) {
   ConversionTarget structured(*context);
   structured.addLegalDialect<LLVM::LLVMDialect, arith::ArithDialect,
                              cf::ControlFlowDialect, vector::VectorDialect>();
+  for (StringRef dialect : extra)
+    structured.addLegalDialect(dialect);
   RewritePatternSet loops(context);
   populateSCFToControlFlowConversionPatterns(loops);
   if (failed(applyFullConversion(function, structured, std::move(loops))))
@@ -39,6 +42,8 @@ LogicalResult mlir::fp8::convertToLLVM(LLVM::LLVMFuncOp function) {
 
   ConversionTarget target(*context);
   target.addLegalDialect<LLVM::LLVMDialect>();
+  for (StringRef dialect : extra)
+    target.addLegalDialect(dialect);
   LLVMTypeConverter types(context);
   RewritePatternSet patterns(context);
   arith::populateArithToLLVMConversionPatterns(types, patterns);

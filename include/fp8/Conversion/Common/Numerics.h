@@ -8,8 +8,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef FP8_CONVERSION_FP8TOCPU_NUMERICS_H
-#define FP8_CONVERSION_FP8TOCPU_NUMERICS_H
+#ifndef FP8_CONVERSION_COMMON_NUMERICS_H
+#define FP8_CONVERSION_COMMON_NUMERICS_H
 
 #include "fp8/Dialect/FP8/IR/FP8.h"
 
@@ -93,4 +93,4 @@ private:
 
 } // namespace mlir::fp8
 
-#endif // FP8_CONVERSION_FP8TOCPU_NUMERICS_H
+#endif // FP8_CONVERSION_COMMON_NUMERICS_H

@@ -7,7 +7,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "fp8/Conversion/FP8ToCPU/Evaluator.h"
+#include "fp8/Conversion/Common/Evaluator.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -57,6 +57,13 @@ Evaluator::Evaluator(Block &entry, Block &kernelBody, unsigned numResults,
     arguments.push_back(
         LLVM::LoadOp::create(builder, loc, pointer, slot, /*alignment=*/8));
   }
+}
+
+Evaluator::Evaluator(Block &entry, Block &kernelBody, ArrayRef<Value> pointers,
+                     Location loc)
+    : builder(entry.getTerminator()), loc(loc), kernelBody(kernelBody),
+      entry(entry), arguments(pointers) {
+  scopes.push_back({entry.getTerminator(), {}});
 }
 
 Value Evaluator::argument(unsigned number) { return arguments[number]; }
@@ -241,8 +248,8 @@ static Value address(OpBuilder &b, Location loc, Value pointer, Value index,
                      Type element) {
   if (auto vector = dyn_cast<VectorType>(element))
     element = vector.getElementType();
-  return LLVM::GEPOp::create(b, loc, LLVM::LLVMPointerType::get(b.getContext()),
-                             element, pointer, ArrayRef<LLVM::GEPArg>{index});
+  return LLVM::GEPOp::create(b, loc, pointer.getType(), element, pointer,
+                             ArrayRef<LLVM::GEPArg>{index});
 }
 
 static unsigned alignmentOf(Type type) {

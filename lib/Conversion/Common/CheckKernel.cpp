@@ -1,4 +1,4 @@
-//===- CheckKernel.cpp - what the CPU lowering accepts ----------*- C++ -*-===//
+//===- CheckKernel.cpp - what the lowerings accept --------------*- C++ -*-===//
 //
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
@@ -7,7 +7,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "fp8/Conversion/FP8ToCPU/KernelFunctions.h"
+#include "fp8/Conversion/Common/KernelFunction.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -35,19 +35,20 @@ static Type elementOf(Type type) {
   return tensor && tensor.hasStaticShape() ? tensor.getElementType() : Type();
 }
 
-static LogicalResult checkStored(Operation *at, Type type, StringRef what) {
+static LogicalResult checkStored(Operation *at, Type type, StringRef what,
+                                 StringRef target) {
   Type element = elementOf(type);
   if (element && isStored(element))
     return success();
   return at->emitError() << "expected " << what
                          << " to be a static tensor of bf16, f32, an f8 type, "
-                            "i1, i8, i16 or i32 on the cpu, but got "
-                         << type;
+                            "i1, i8, i16 or i32 on the "
+                         << target << ", but got " << type;
 }
 
 /// Operands and results must be bf16 or f32, but for the condition of a select
 /// and the result of a comparison, which are i1.
-static LogicalResult checkElementwise(Operation *op) {
+static LogicalResult checkElementwise(Operation *op, StringRef target) {
   for (auto [index, type] : llvm::enumerate(op->getOperandTypes())) {
     Type element = elementOf(type);
     bool condition = isa<arith::SelectOp>(op) && index == 0;
@@ -55,20 +56,20 @@ static LogicalResult checkElementwise(Operation *op) {
       return op->emitError()
              << "expected operand " << index << " of '" << op->getName()
              << "' to be a tensor of " << (condition ? "i1" : "bf16 or f32")
-             << " on the cpu, but got " << type;
+             << " on the " << target << ", but got " << type;
   }
   Type result = elementOf(op->getResult(0).getType());
   bool comparison = isa<arith::CmpFOp>(op);
   if (!result || (comparison ? !result.isInteger(1) : !isFloat(result)))
     return op->emitError() << "expected the result of '" << op->getName()
                            << "' to be a tensor of "
-                           << (comparison ? "i1" : "bf16 or f32")
-                           << " on the cpu, but got "
+                           << (comparison ? "i1" : "bf16 or f32") << " on the "
+                           << target << ", but got "
                            << op->getResult(0).getType();
   return success();
 }
 
-static LogicalResult checkLoopOp(Operation *op) {
+static LogicalResult checkLoopOp(Operation *op, StringRef target) {
   if (auto constant = dyn_cast<arith::ConstantOp>(op)) {
     Type element = elementOf(constant.getType());
     if (isa<SplatElementsAttr>(constant.getValue()) && element &&
@@ -84,11 +85,11 @@ static LogicalResult checkLoopOp(Operation *op) {
           arith::SelectOp, arith::ExtFOp, arith::TruncFOp, math::AbsFOp,
           math::ExpOp, math::LogOp, math::SqrtOp, math::RsqrtOp, math::TanhOp,
           math::ErfOp>(op))
-    return checkElementwise(op);
+    return checkElementwise(op, target);
   if (isa<AmaxOp, ScaleOp, CastOp, DequantizeOp, ReduceOp, BroadcastOp,
           PermuteOp, TransposeOp, SliceOp, ReshapeOp, BitcastOp, PadOp>(op)) {
     for (Type type : op->getOperandTypes())
-      if (failed(checkStored(op, type, "an operand")))
+      if (failed(checkStored(op, type, "an operand", target)))
         return failure();
     if (auto encoding = getEncoding(op->getResult(0).getType()))
       if (isa<CastOp>(op) && !encoding.isScaled())
@@ -97,7 +98,8 @@ static LogicalResult checkLoopOp(Operation *op) {
     return success();
   }
   return op->emitError() << "'" << op->getName()
-                         << "' cannot be lowered to the cpu in a loop kernel";
+                         << "' cannot be lowered to the " << target
+                         << " in a loop kernel";
 }
 
 static LogicalResult checkStateOp(Operation *op) {
@@ -116,16 +118,16 @@ static LogicalResult checkStateOp(Operation *op) {
   return success();
 }
 
-LogicalResult mlir::fp8::checkKernel(KernelOp kernel) {
+LogicalResult mlir::fp8::checkKernel(KernelOp kernel, StringRef target) {
   for (Type type : kernel->getOperandTypes())
-    if (failed(checkStored(kernel, type, "a kernel's operand")))
+    if (failed(checkStored(kernel, type, "a kernel's operand", target)))
       return failure();
   for (Type type : kernel->getResultTypes())
-    if (failed(checkStored(kernel, type, "a kernel's result")))
+    if (failed(checkStored(kernel, type, "a kernel's result", target)))
       return failure();
   bool state = kernel.getKind() == KernelKind::State;
   for (Operation &op : kernel.getBody().front().without_terminator())
-    if (failed(state ? checkStateOp(&op) : checkLoopOp(&op)))
+    if (failed(state ? checkStateOp(&op) : checkLoopOp(&op, target)))
       return failure();
   return success();
 }

@@ -9,10 +9,10 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef FP8_CONVERSION_FP8TOCPU_EVALUATOR_H
-#define FP8_CONVERSION_FP8TOCPU_EVALUATOR_H
+#ifndef FP8_CONVERSION_COMMON_EVALUATOR_H
+#define FP8_CONVERSION_COMMON_EVALUATOR_H
 
-#include "fp8/Conversion/FP8ToCPU/Numerics.h"
+#include "fp8/Conversion/Common/Numerics.h"
 #include <map>
 
 namespace mlir::fp8 {
@@ -55,6 +55,10 @@ public:
   /// argument points to the array of pointers to the storage of the kernel's
   /// operands, then of its results.
   Evaluator(Block &entry, Block &kernelBody, unsigned numResults, Location loc);
+  /// The same for a function that has the pointers themselves: those of the
+  /// kernel's operands, then of its results.
+  Evaluator(Block &entry, Block &kernelBody, ArrayRef<Value> pointers,
+            Location loc);
 
   /// The elements of `value` at `indices`, one a dimension.
   Element evaluate(Value value, ArrayRef<Index> indices);
@@ -169,4 +173,4 @@ bool isReduction(Operation *op);
 
 } // namespace mlir::fp8
 
-#endif // FP8_CONVERSION_FP8TOCPU_EVALUATOR_H
+#endif // FP8_CONVERSION_COMMON_EVALUATOR_H

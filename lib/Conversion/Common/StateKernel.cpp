@@ -2,13 +2,13 @@
 //
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Functions that update state arguments in place, element by element: a
+// Code that updates state arguments in place, element by element: a
 // history is short.
 //
 //===----------------------------------------------------------------------===//
 
-#include "fp8/Conversion/FP8ToCPU/Evaluator.h"
-#include "fp8/Conversion/FP8ToCPU/KernelFunctions.h"
+#include "fp8/Conversion/Common/KernelFunction.h"
+
 #include "mlir/Dialect/Arith/IR/Arith.h"
 
 using namespace mlir;
@@ -65,16 +65,11 @@ static void emitUpdate(Evaluator &e, UpdateScaleOp update) {
   e.write(history, zero, e.numerics().f32(0.0f, zero));
 }
 
-LogicalResult mlir::fp8::emitStateKernel(KernelOp kernel,
-                                         LLVM::LLVMFuncOp function) {
-  Block &body = kernel.getBody().front();
-  Evaluator e(function.getBody().front(), body, kernel.getNumResults(),
-              function.getLoc());
+void mlir::fp8::emitStateOps(Evaluator &evaluator, Block &body) {
   for (Operation &op : body.without_terminator()) {
     if (auto push = dyn_cast<PushAmaxOp>(op))
-      emitPush(e, push);
+      emitPush(evaluator, push);
     else if (auto update = dyn_cast<UpdateScaleOp>(op))
-      emitUpdate(e, update);
+      emitUpdate(evaluator, update);
   }
-  return success();
 }

@@ -1,0 +1,251 @@
+//===- LowerToCUDA.cpp - fp8-lower-to-cuda ----------------------*- C++ -*-===//
+//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Gives every loop and state kernel its launches, and their functions a module.
+// Equal kernels share them.
+//
+//===----------------------------------------------------------------------===//
+
+#include "fp8/Conversion/Common/KernelFunction.h"
+#include "fp8/Conversion/FP8ToCUDA/Emit.h"
+#include "fp8/Target/Target.h"
+#include "fp8/Transforms/Passes.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/ControlFlow/IR/ControlFlow.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+
+namespace mlir::fp8 {
+#define GEN_PASS_DEF_FP8LOWERTOCUDAPASS
+#include "fp8/Transforms/Passes.h.inc"
+} // namespace mlir::fp8
+
+using namespace mlir;
+using namespace mlir::fp8;
+
+/// Registers and threads of a multiprocessor, and multiprocessors of the
+/// largest card, from NVIDIA's compute capability tables and data sheets. Only
+/// sm_90a was run.
+static const Chip kChips[] = {
+    {"sm_89", "+ptx81", 142, 65536, 1536},
+    {"sm_90a", "+ptx80", 132, 65536, 2048},
+    {"sm_100", "+ptx86", 148, 65536, 2048},
+    {"sm_120", "+ptx87", 170, 65536, 1536},
+};
+
+const Chip *mlir::fp8::findChip(StringRef name) {
+  for (const Chip &chip : kChips)
+    if (chip.name == name)
+      return &chip;
+  return nullptr;
+}
+
+std::string mlir::fp8::listChips() {
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  llvm::interleaveComma(kChips, stream,
+                        [&](const Chip &chip) { stream << chip.name; });
+  return text;
+}
+
+namespace {
+
+/// What runs one kernel.
+struct Lowered {
+  ArrayAttr launches, fills;
+  int64_t workspaceBytes = 0;
+};
+
+/// Whether a result is written over an operand, or an operand is state.
+static bool hasAliases(KernelOp kernel) {
+  std::optional<ArrayRef<int64_t>> inPlace = kernel.getInPlace();
+  return kernel.getKind() == KernelKind::State ||
+         (inPlace &&
+          llvm::any_of(*inPlace, [](int64_t over) { return over >= 0; }));
+}
+
+struct LowerToCUDAPass : fp8::impl::FP8LowerToCUDAPassBase<LowerToCUDAPass> {
+  using FP8LowerToCUDAPassBase::FP8LowerToCUDAPassBase;
+
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    std::string name = chip;
+    if (name.empty()) {
+      const Target *target = getTargetOf(module);
+      if (!target)
+        return signalPassFailure();
+      name = target->chip.str();
+    }
+    const Chip *found = findChip(name);
+    if (!found) {
+      module.emitError() << "expected a chip to generate code for ("
+                         << listChips() << "), but got '" << name << "'";
+      return signalPassFailure();
+    }
+    OpBuilder builder(&getContext());
+    builder.setInsertionPointToEnd(module.getBody());
+    Attribute target = NVVM::NVVMTargetAttr::get(&getContext(), /*optLevel=*/3,
+                                                 "nvptx64-nvidia-cuda",
+                                                 found->name, found->features);
+    auto kernels = gpu::GPUModuleOp::create(builder, module.getLoc(), "kernels",
+                                            ArrayRef<Attribute>(target));
+    if (SymbolTable(module).lookup("kernels") != kernels) {
+      kernels.emitError() << "expected no symbol 'kernels' in the program";
+      return signalPassFailure();
+    }
+
+    SmallVector<KernelOp> work;
+    module.walk([&](KernelOp kernel) { work.push_back(kernel); });
+    llvm::StringMap<Lowered> known; // looked up only
+    for (KernelOp kernel : work) {
+      switch (kernel.getKind()) {
+      case KernelKind::Matmul:
+        continue;
+      case KernelKind::Collective:
+      case KernelKind::Opaque:
+        kernel.emitError() << "a kernel of kind '"
+                           << stringifyKernelKind(kernel.getKind())
+                           << "' cannot be lowered to a gpu yet";
+        return signalPassFailure();
+      case KernelKind::Loop:
+      case KernelKind::State:
+        break;
+      }
+      std::string structure = getKernelStructure(kernel);
+      // What is written over is part of the code, and of the launches' order.
+      if (std::optional<ArrayRef<int64_t>> inPlace = kernel.getInPlace())
+        for (int64_t over : *inPlace)
+          structure += " " + std::to_string(over);
+      auto [it, fresh] = known.try_emplace(structure);
+      if (fresh &&
+          failed(lower(kernel, kernels, *found, known.size() - 1, it->second)))
+        return signalPassFailure();
+      const Lowered &lowered = it->second;
+      if (int64_t(kernel.getWorkspace()) < lowered.workspaceBytes) {
+        kernel.emitError() << "expected a workspace of at least "
+                           << lowered.workspaceBytes
+                           << " bytes for what is gathered, but got "
+                           << kernel.getWorkspace()
+                           << "; plan with 'fp8-reserve-workspace'";
+        return signalPassFailure();
+      }
+      kernel.setLaunchesAttr(lowered.launches);
+      if (lowered.fills)
+        kernel.setFillsAttr(lowered.fills);
+    }
+  }
+
+private:
+  LogicalResult lower(KernelOp kernel, gpu::GPUModuleOp kernels,
+                      const Chip &chip, size_t number, Lowered &lowered) {
+    if (failed(checkKernel(kernel, "gpu")))
+      return failure();
+    SmallVector<Attribute> launches, fills;
+    std::string symbol = getKernelSymbol(kernel, number);
+    if (kernel.getKind() == KernelKind::State) {
+      auto emit = [&](Block &entry, ArrayRef<Value> pointers, SharedMemory &) {
+        Block &body = kernel.getBody().front();
+        Evaluator evaluator(entry, body, pointers, kernel.getLoc());
+        emitStateOps(evaluator, body);
+        return Geometry{1, 1, 1};
+      };
+      FailureOr<Attribute> launch = makeLaunch(kernel, kernels, symbol,
+                                               /*workspace=*/false, emit);
+      if (failed(launch))
+        return failure();
+      launches.push_back(*launch);
+    } else {
+      KernelLaunches plan = planLaunches(kernel);
+      lowered.workspaceBytes = plan.workspaceBytes;
+      for (auto [i, launch] : llvm::enumerate(plan.launches)) {
+        if (launch.items.empty())
+          continue;
+        auto emit = [&](Block &entry, ArrayRef<Value> pointers,
+                        SharedMemory &shared) {
+          LaunchContext context{kernel.getBody().front(),
+                                plan,
+                                unsigned(i),
+                                chip,
+                                entry,
+                                UnknownLoc::get(&getContext()),
+                                pointers,
+                                shared};
+          switch (launch.schedule) {
+          case Schedule::Row:
+            return emitRowLaunch(context);
+          case Schedule::Tile:
+            return emitTileLaunch(context);
+          case Schedule::Generic:
+            break;
+          }
+          return emitGenericLaunch(context);
+        };
+        std::string name = symbol;
+        if (!launches.empty())
+          name += "_" + std::to_string(launches.size());
+        FailureOr<Attribute> attribute =
+            makeLaunch(kernel, kernels, name, plan.workspaceBytes > 0, emit);
+        if (failed(attribute))
+          return failure();
+        launches.push_back(*attribute);
+      }
+      for (auto [buffer, bytes] : plan.fills)
+        fills.push_back(FillAttr::get(&getContext(), buffer, bytes));
+    }
+    lowered.launches = ArrayAttr::get(&getContext(), launches);
+    if (!fills.empty())
+      lowered.fills = ArrayAttr::get(&getContext(), fills);
+    return success();
+  }
+
+  FailureOr<Attribute> makeLaunch(
+      KernelOp kernel, gpu::GPUModuleOp kernels, StringRef symbol,
+      bool workspace,
+      function_ref<Geometry(Block &, ArrayRef<Value>, SharedMemory &)> emit) {
+    MLIRContext *context = &getContext();
+    OpBuilder builder(context);
+    builder.setInsertionPointToEnd(kernels.getBody());
+    Location loc = UnknownLoc::get(context);
+    unsigned pointers =
+        kernel.getNumOperands() + kernel.getNumResults() + workspace;
+    SmallVector<Type> types(pointers, LLVM::LLVMPointerType::get(context, 1));
+    auto function = LLVM::LLVMFuncOp::create(
+        builder, loc, symbol,
+        LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(context), types));
+    Block *entry = function.addEntryBlock(builder);
+    builder.setInsertionPointToEnd(entry);
+    LLVM::ReturnOp::create(builder, loc, ValueRange());
+    bool aliases = hasAliases(kernel);
+    for (unsigned i = 0; i < pointers; ++i) {
+      if (!aliases)
+        function.setArgAttr(i, LLVM::LLVMDialect::getNoAliasAttrName(),
+                            builder.getUnitAttr());
+      if (!aliases && i < kernel.getNumOperands())
+        function.setArgAttr(i, LLVM::LLVMDialect::getReadonlyAttrName(),
+                            builder.getUnitAttr());
+      function.setArgAttr(i, LLVM::LLVMDialect::getAlignAttrName(),
+                          builder.getI64IntegerAttr(16));
+    }
+    SmallVector<Value> arguments(entry->getArguments());
+    SharedMemory shared(kernels, symbol);
+    Geometry geometry = emit(*entry, arguments, shared);
+    auto block = int32_t(geometry.block);
+    function->setAttr(NVVM::NVVMDialect::getKernelFuncAttrName(),
+                      builder.getUnitAttr());
+    function->setAttr(NVVM::NVVMDialect::getReqntidAttrName(),
+                      builder.getDenseI32ArrayAttr({block, 1, 1}));
+    function->setAttr(
+        NVVM::NVVMDialect::getMinctasmAttrName(),
+        builder.getI32IntegerAttr(geometry.blocksPerMultiprocessor));
+    if (failed(convertToLLVM(function)))
+      return failure();
+    return Attribute(LaunchAttr::get(context, symbol, {geometry.grid, 1, 1},
+                                     {geometry.block, 1, 1}, /*shared=*/0));
+  }
+};
+
+} // namespace
