@@ -15,6 +15,7 @@
 #   shift    a result moves onto an operand of its own kernel
 #                                             -> is live
 #   arena    the arena loses a byte           -> beyond the end
+#   apart    a result in place no longer is   -> never freed (what it was over)
 #
 # ===------------------------------------------------------------------------=== #
 
@@ -70,12 +71,16 @@ def main():
         line = re.sub(r"fp8\.arena_bytes = (\d+)", lambda m: f"fp8.arena_bytes = {int(m.group(1)) - 1}", lines[i])
         return lines[:i] + [line] + lines[i + 1 :]
 
+    def apart(i):
+        return lines[:i] + [re.sub(r"in_place = array<i64: [-\d, ]+>, ", "", lines[i])] + lines[i + 1 :]
+
     kinds = [
         (drop, frees, "is never freed"),
         (double, frees, "a second time"),
         (early, frees, "after it was freed"),
         (shift, kernels, "is live"),
         (arena, [i for i, line in enumerate(lines) if re.search(r"fp8\.arena_bytes = [1-9]", line)], "beyond the end"),
+        (apart, [i for i in kernels if "in_place = " in lines[i]], "is never freed"),
     ]
     for mutate, places, message in kinds:
         mutants = [(i, text) for i, text in ((i, mutate(i)) for i in places) if text is not None]
