@@ -289,9 +289,13 @@ void RowEmitter::emitRow(OpBuilder &body, OpBuilder &outside, Value row,
   c.forEachStored(outside, [&](Value value, Value pointer) {
     e.setMemory(value, pointer);
   });
-  for (Value leaf : leaves)
-    for (const Slot &slot : slots)
-      e.evaluate(leaf, *rules.flipOf(leaf), slot);
+  // All loads at once, where they leave registers for the rest; else those of
+  // a slot when it is its turn.
+  constexpr int64_t kMaxAhead = 32;
+  if (4 * int64_t(leaves.size()) * shape.perThread <= kMaxAhead)
+    for (Value leaf : leaves)
+      for (const Slot &slot : slots)
+        e.evaluate(leaf, *rules.flipOf(leaf), slot);
 
   MaxEmitter m(body, loc);
   unsigned last = 0;

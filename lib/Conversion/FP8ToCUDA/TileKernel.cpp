@@ -60,7 +60,7 @@ private:
   void reduce(unsigned stage);
   void gather(const Pending &pending, ArrayRef<Value> words);
   void storePlain(const LaunchItem &item, size_t k);
-  void collectColumns(Transposed &result, size_t quad);
+  void collectColumns(Transposed &result, size_t first);
   void writeTransposed(ArrayRef<Transposed> results);
   void guarded(Value condition, function_ref<void()> emit);
   Value both(Value x, Value y) {
@@ -356,14 +356,14 @@ void TileEmitter::emitStage(unsigned stage) {
     else
       plain.push_back(&item);
   }
-  // Four rows at a time, so that what is computed on the way leaves the
+  // Two rows at a time, so that what is computed on the way leaves the
   // registers early.
-  for (size_t quad = 0; quad < kRows / 4; ++quad) {
-    for (size_t k = 4 * quad; k < 4 * quad + 4; ++k)
+  for (size_t first = 0; first < kRows; first += 2) {
+    for (size_t k : {first, first + 1})
       for (const LaunchItem *item : plain)
         storePlain(*item, k);
     for (Transposed &result : transposed)
-      collectColumns(result, quad);
+      collectColumns(result, first);
   }
   writeTransposed(transposed);
 }
@@ -396,42 +396,42 @@ static CastOp castBehind(Value value, bool &flip) {
   return {};
 }
 
-/// Packs rows 4 * quad to 4 * quad + 3 of each column.
-void TileEmitter::collectColumns(Transposed &result, size_t quad) {
+/// Packs the rows `first` and `first` + 1 of each column.
+void TileEmitter::collectColumns(Transposed &result, size_t first) {
   Value value = result.item->value;
   bool flip = true;
-  ArrayRef<Slot> rows = ArrayRef(slots).slice(4 * quad, 4);
+  const Slot &low = slots[first], &high = slots[first + 1];
   if (bytesOf(value) == 2) {
-    for (size_t pair : {0, 2}) {
-      ArrayRef<Value> low = e.pairsOf(e.evaluate(value, true, rows[pair]));
-      ArrayRef<Value> high = e.pairsOf(e.evaluate(value, true, rows[pair + 1]));
-      for (int64_t j = 0; j < kVector; ++j)
-        result.words[j].push_back(d.permuteBytes(
-            low[low.size() == 1 ? 0 : j / 2],
-            high[high.size() == 1 ? 0 : j / 2], j % 2 ? 0x7632 : 0x5410));
-    }
+    ArrayRef<Value> a = e.pairsOf(e.evaluate(value, true, low));
+    ArrayRef<Value> b = e.pairsOf(e.evaluate(value, true, high));
+    for (int64_t j = 0; j < kVector; ++j)
+      result.words[j].push_back(d.permuteBytes(a[a.size() == 1 ? 0 : j / 2],
+                                               b[b.size() == 1 ? 0 : j / 2],
+                                               j % 2 ? 0x7632 : 0x5410));
     return;
   }
   if (CastOp cast = castBehind(value, flip)) {
     // The conversion itself packs neighbours along the column.
     Type format = cast.getType().getElementType();
-    SmallVector<Value> words(kVector);
-    for (size_t pair : {0, 2}) {
-      SmallVector<Value> low = e.castProducts(cast, flip, rows[pair]);
-      SmallVector<Value> high = e.castProducts(cast, flip, rows[pair + 1]);
-      for (int64_t j = 0; j < kVector; ++j) {
-        Value half = d.toInt(d.packF8(high[j], low[j], format), 32);
-        words[j] = pair == 0 ? half : d.permuteBytes(words[j], half, 0x5410);
-      }
+    SmallVector<Value> a = e.castProducts(cast, flip, low);
+    SmallVector<Value> b = e.castProducts(cast, flip, high);
+    for (int64_t j = 0; j < kVector; ++j) {
+      Value half = d.toInt(d.packF8(b[j], a[j], format), 32);
+      if (first % 4 == 0)
+        result.words[j].push_back(half);
+      else
+        result.words[j].back() =
+            d.permuteBytes(result.words[j].back(), half, 0x5410);
     }
-    for (int64_t j = 0; j < kVector; ++j)
-      result.words[j].push_back(words[j]);
     return;
   }
+  // Bytes that are there already: four rows make a word of each column.
+  if (first % 4 == 0)
+    return;
   for (size_t half : {0, 1}) {
     Value w[4];
     for (size_t k = 0; k < 4; ++k)
-      w[k] = e.evaluate(value, true, rows[k]).codes[half];
+      w[k] = e.evaluate(value, true, slots[first - 2 + k]).codes[half];
     Value low01 = d.permuteBytes(w[0], w[1], 0x5140);
     Value low23 = d.permuteBytes(w[2], w[3], 0x5140);
     Value high01 = d.permuteBytes(w[0], w[1], 0x7362);
