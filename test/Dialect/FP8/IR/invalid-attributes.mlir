@@ -325,3 +325,23 @@ module attributes {fp8.decisions = {}} {}
 
 // expected-error@+1 {{expected 'fp8.decisions' to be a dictionary, but got 1 : i64}}
 func.func private @f() attributes {fp8.decisions = 1}
+
+// -----
+
+// expected-error@+1 {{expected 'grid' of a launch to have 3 entries of at least 1}}
+func.func private @f() attributes {a = #fp8.launch<symbol = "k", grid = [1, 1], block = [1, 1, 1], shared = 0>}
+
+// -----
+
+// expected-error@+1 {{expected a block of at most 1024 threads}}
+func.func private @f() attributes {a = #fp8.launch<symbol = "k", grid = [1, 1, 1], block = [64, 32, 1], shared = 0>}
+
+// -----
+
+// expected-error@+1 {{expected 'shared' of a launch not to be negative, but got -1}}
+func.func private @f() attributes {a = #fp8.launch<symbol = "k", grid = [1, 1, 1], block = [1, 1, 1], shared = -1>}
+
+// -----
+
+// expected-error@+1 {{expected a fill of at least 1 byte of buffer 0 or above, but got 0 of 1}}
+func.func private @f() attributes {a = #fp8.fill<buffer = 1, bytes = 0>}
