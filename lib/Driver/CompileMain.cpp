@@ -9,6 +9,8 @@
 
 #include "fp8/Driver/CompileMain.h"
 
+#include "Sweep.h"
+
 #include "fp8/Input/ReadProgram.h"
 #include "fp8/Pipelines/Pipelines.h"
 #include "fp8/Target/Artifact.h"
@@ -34,8 +36,8 @@ namespace cl = llvm::cl;
 bool mlir::fp8::isCompileCommand(int argc, char **argv) {
   for (StringRef argument : ArrayRef<char *>(argv, argc).drop_front(argc > 0)) {
     argument = argument.ltrim('-');
-    if (argument == "compile" || argument == "emit" ||
-        argument.starts_with("compile=") ||
+    if (argument == "compile" || argument == "emit" || argument == "sweep" ||
+        argument.starts_with("compile=") || argument.starts_with("sweep=") ||
         argument.starts_with("compile-to") || argument.starts_with("emit="))
       return true;
   }
@@ -66,6 +68,12 @@ struct DriverOptions {
       "emit", cl::init("mlir"), cl::cat(category),
       cl::desc("What to write: mlir, plan, report, ptx, artifact or "
                "reference")};
+  cl::opt<std::string> sweep{
+      "sweep", cl::ValueOptional, cl::cat(category), cl::value_desc("points"),
+      cl::desc(
+          "Plan at so many budgets (8) from the fastest plan's peak to the "
+          "smallest; prints a table, and with -o FILE.csv writes it and "
+          "FILE.json")};
   cl::opt<std::string> function{
       "function",
       cl::desc("Function of a reference, where a module has several"),
@@ -169,6 +177,49 @@ LogicalResult writeOutput(ModuleOp module, const DriverOptions &options,
   });
 }
 
+/// The number of points that `--sweep` asks for.
+FailureOr<int> getSweepPoints(const DriverOptions &options,
+                              const CompileOptions &pipeline) {
+  constexpr int kDefault = 8, kMost = 1000;
+  int points = kDefault;
+  if (!options.sweep.empty() &&
+      (StringRef(options.sweep).getAsInteger(10, points) || points < 2 ||
+       points > kMost))
+    return fail("expected '--sweep' to be a number of points from 2 to " +
+                Twine(kMost) + ", but got '" + options.sweep + "'");
+  if (options.emit.getNumOccurrences() || !options.compileTo.empty())
+    return fail("'--sweep' does not go with '--emit' or '--compile-to'");
+  if (pipeline.policy != "auto" || !pipeline.budget.empty() ||
+      !pipeline.deviceMemory.empty())
+    return fail("expected '--sweep' with policy auto, without 'budget' and "
+                "'device-memory': it chooses the budgets");
+  if (options.output != "-" && !StringRef(options.output).ends_with(".csv"))
+    return fail("expected '-o FILE.csv' with '--sweep', but got '" +
+                options.output + "'");
+  return points;
+}
+
+LogicalResult writeSweep(ModuleOp module, const DriverOptions &options,
+                         const CompileOptions &pipeline, int points) {
+  FailureOr<std::vector<SweepPoint>> found = sweep(module, pipeline, points);
+  if (failed(found))
+    return failure();
+  auto write = [&](StringRef path, const std::string &text) {
+    return writeText(path, [&](raw_ostream &os) {
+      os << text;
+      return success();
+    });
+  };
+  if (options.output != "-") {
+    std::string json = llvm::formatv("{0:2}\n", toJson(*found)).str();
+    StringRef stem = StringRef(options.output).drop_back(strlen(".csv"));
+    if (failed(write(options.output, toCsv(*found))) ||
+        failed(write((stem + ".json").str(), json)))
+      return failure();
+  }
+  return write("-", toTable(*found));
+}
+
 /// Planned IR continues where its passes ended: it takes no options of the
 /// passes before, nor goes back.
 LogicalResult checkPlanned(ModuleOp module, Phase done, Phase asked,
@@ -201,6 +252,10 @@ LogicalResult run(const DriverOptions &options, DialectRegistry &registry) {
     return fail("cannot read '--compile=" + options.compile +
                 "': expected name=value pairs joined by commas");
 
+  bool sweeps = options.sweep.getNumOccurrences() > 0;
+  FailureOr<int> points = 0;
+  if (sweeps && failed(points = getSweepPoints(options, *pipeline)))
+    return failure();
   if (options.steps < 1 || options.microbatches < 1)
     return fail("expected '--steps' and '--microbatches' of at least 1");
   if (options.output == "-" &&
@@ -236,6 +291,10 @@ LogicalResult run(const DriverOptions &options, DialectRegistry &registry) {
     phase = *done;
   if (done && failed(checkPlanned(*module, *done, *phase, options, *pipeline)))
     return failure();
+  if (sweeps && done)
+    return fail("the input is planned already: '--sweep' plans it anew");
+  if (sweeps)
+    return writeSweep(*module, options, *pipeline, *points);
   const Target *target = findTarget(pipeline->target);
   if (options.emit == "ptx" && target && target->chip.empty())
     return fail("expected a target with a gpu for '--emit=ptx', but got "

@@ -13,8 +13,8 @@
 
 namespace mlir::fp8 {
 
-/// True where the arguments ask for the driver: `--compile` or `--emit` is
-/// among them.
+/// True where the arguments ask for the driver: `--compile`, `--emit` or
+/// `--sweep` is among them.
 bool isCompileCommand(int argc, char **argv);
 
 /// Runs `fp8-opt IN.mlir --compile[=..] [--compile-to=..] --emit=.. -o OUT`.

@@ -1,0 +1,114 @@
+//===- Sweep.cpp - the frontier of peak and time ----------------*- C++ -*-===//
+//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Each point is a whole plan, read from the same plan.json that
+// `--emit=plan` writes at that budget.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Sweep.h"
+
+#include "fp8/Target/Plan.h"
+
+#include "mlir/Pass/PassManager.h"
+#include "llvm/Support/FormatVariadic.h"
+
+using namespace mlir;
+using namespace mlir::fp8;
+
+/// The plan of a clone of `module` within `budget`; without a limit where that
+/// is empty.
+static FailureOr<llvm::json::Object> makePlan(ModuleOp module,
+                                              const CompileOptions &options,
+                                              std::optional<int64_t> budget) {
+  OwningOpRef<ModuleOp> clone = module.clone();
+  CompileOptions limited;
+  limited.copyOptionValuesFrom(options);
+  if (budget)
+    limited.budget = std::to_string(*budget);
+  PassManager manager(module.getContext());
+  buildCompilePipeline(manager, limited, Phase::Placed);
+  std::string text;
+  llvm::raw_string_ostream os(text);
+  if (failed(manager.run(*clone)) || failed(writePlan(*clone, os)))
+    return failure();
+  llvm::Expected<llvm::json::Value> plan = llvm::json::parse(text);
+  if (!plan)
+    return clone->emitError("cannot read the plan of the module: ")
+           << llvm::toString(plan.takeError());
+  return std::move(*plan->getAsObject());
+}
+
+FailureOr<std::vector<SweepPoint>>
+mlir::fp8::sweep(ModuleOp module, const CompileOptions &options, int points) {
+  FailureOr<llvm::json::Object> fastest =
+      makePlan(module, options, std::nullopt);
+  if (failed(fastest))
+    return failure();
+  int64_t most = fastest->getInteger("peak_bytes").value_or(0);
+  int64_t least = fastest->getInteger("min_feasible_peak_bytes").value_or(most);
+  std::vector<SweepPoint> result;
+  for (int index = 0; index < points; ++index) {
+    SweepPoint point;
+    // In two steps, or the product might be too large.
+    int64_t room = most - least, last = points - 1;
+    point.budget = most - room / last * index - room % last * index / last;
+    FailureOr<llvm::json::Object> plan =
+        makePlan(module, options, point.budget);
+    if (failed(plan))
+      return failure();
+    point.peak = plan->getInteger("peak_bytes").value_or(0);
+    point.arena = plan->getInteger("arena_bytes").value_or(0);
+    point.stepUs = plan->getNumber("step_us").value_or(0);
+    point.recomputeUs = plan->getNumber("recompute_us").value_or(0);
+    point.gapPct = plan->getNumber("gap_pct");
+    result.push_back(point);
+  }
+  return result;
+}
+
+std::string mlir::fp8::toCsv(ArrayRef<SweepPoint> points) {
+  std::string text;
+  llvm::raw_string_ostream os(text);
+  os << "budget_bytes,peak_bytes,arena_bytes,step_us,recompute_us,gap_pct\n";
+  for (const SweepPoint &point : points) {
+    os << point.budget << ',' << point.peak << ',' << point.arena << ','
+       << llvm::formatv("{0:F3},{1:F3},", point.stepUs, point.recomputeUs);
+    if (point.gapPct)
+      os << llvm::formatv("{0:F4}", *point.gapPct);
+    os << '\n';
+  }
+  return text;
+}
+
+llvm::json::Value mlir::fp8::toJson(ArrayRef<SweepPoint> points) {
+  llvm::json::Array array;
+  for (const SweepPoint &point : points)
+    array.push_back(llvm::json::Object{
+        {"budget_bytes", point.budget},
+        {"peak_bytes", point.peak},
+        {"arena_bytes", point.arena},
+        {"step_us", point.stepUs},
+        {"recompute_us", point.recomputeUs},
+        {"gap_pct", point.gapPct ? llvm::json::Value(*point.gapPct)
+                                 : llvm::json::Value(nullptr)}});
+  return llvm::json::Object{{"schema", "fp8opt-sweep-1"},
+                            {"points", std::move(array)}};
+}
+
+std::string mlir::fp8::toTable(ArrayRef<SweepPoint> points) {
+  std::string text;
+  llvm::raw_string_ostream os(text);
+  os << llvm::formatv("{0,18} {1,18} {2,18} {3,14} {4,14} {5,8}\n", "budget B",
+                      "peak B", "arena B", "step us", "recompute us", "gap %");
+  for (const SweepPoint &point : points) {
+    std::string gap =
+        point.gapPct ? llvm::formatv("{0:F2}", *point.gapPct).str() : "-";
+    os << llvm::formatv("{0,18} {1,18} {2,18} {3,14} {4,14} {5,8}\n",
+                        point.budget, point.peak, point.arena,
+                        llvm::formatv("{0:F3}", point.stepUs).str(),
+                        llvm::formatv("{0:F3}", point.recomputeUs).str(), gap);
+  }
+  return text;
+}
