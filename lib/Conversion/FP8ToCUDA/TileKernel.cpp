@@ -4,8 +4,12 @@
 //
 // 256 threads; thread (g, v) holds rows 8g to 8g+7 of the columns 8v to 8v+7.
 // So it has eight rows of each of its columns, which a transposed result stores
-// next to each other: they are packed in registers and meet those of the other
-// threads in shared memory, from where whole 128-byte columns go out.
+// next to each other: they are packed a few at a time and meet those of the
+// other threads in shared memory, from where whole 128-byte columns go out.
+//
+// Where no maximum has to be complete first, a thread loops over its rows two
+// at a time ("streams"), so that kernels with many operands and results still
+// leave room for enough warps.
 //
 //===----------------------------------------------------------------------===//
 
@@ -24,6 +28,8 @@ static constexpr int64_t kWarps = kThreads / 32;
 static constexpr int64_t kVectors = kTile / kVector;
 /// Rows of a thread.
 static constexpr int64_t kRows = 8;
+/// Shared memory for transposed results: what a block has without asking.
+static constexpr int64_t kStagingBytes = 48 * 1024;
 
 namespace {
 
@@ -31,8 +37,9 @@ class TileEmitter {
 public:
   explicit TileEmitter(const LaunchContext &context)
       : c(context), rules(*context.plan.rules), loc(context.loc()),
-        body(context.entry().getTerminator()), d(body, loc),
-        e(rules, body, body, context.pointers, loc) {}
+        body(context.entry().getTerminator()),
+        outside(context.entry().getTerminator()), d(body, loc),
+        e(rules, body, outside, context.pointers, loc) {}
 
   Geometry emit();
 
@@ -47,21 +54,28 @@ private:
     Value scratch;
     bool grid;
   };
-  /// A transposed result: 32-bit words of each column.
+  /// A transposed result on its way through shared memory.
   struct Transposed {
     const LaunchItem *item;
-    SmallVector<SmallVector<Value>> words; // a column
+    int64_t offset = 0; ///< in `staging`
   };
 
   void collect();
   unsigned stageOf(Value value);
-  void makeSlots();
+  bool isTransposed(const LaunchItem &item) {
+    return !item.reduction && item.flip &&
+           rules.extentOf(item.value, true)->isFull();
+  }
+  void makeColumns();
+  void makeRows(Value offset, int64_t count);
+  void stream();
   void emitStage(unsigned stage);
   void reduce(unsigned stage);
   void gather(const Pending &pending, ArrayRef<Value> words);
   void storePlain(const LaunchItem &item, size_t k);
-  void collectColumns(Transposed &result, size_t first);
-  void writeTransposed(ArrayRef<Transposed> results);
+  Value addressInStaging(const Transposed &result, Value first);
+  void collectColumns(Transposed &result, size_t slot, int64_t step, Value to);
+  void writeTransposed(const Transposed &result);
   void guarded(Value condition, function_ref<void()> emit);
   Value both(Value x, Value y) {
     if (!x || !y)
@@ -72,20 +86,42 @@ private:
   const LaunchContext &c;
   SpaceRules &rules;
   Location loc;
-  OpBuilder body;
+  OpBuilder body, outside;
   Device d;
   VectorEvaluator e;
   SmallVector<Operation *> local;
   SmallVector<Value> leaves;
   std::map<Operation *, unsigned> stages; // looked up only
-  Value id, vector, group, tileRow, tileCol;
+  Value id, vector, group, tileRow, tileCol, column;
   SmallVector<Slot> slots;
   SmallVector<Value> rowValid; // null where always true
   Value colValid;
   Value staging;
+  int64_t stagingBytes = 0;
+  bool stagingUsed = false;
 };
 
 } // namespace
+
+/// The saturating cast that `value` is a transpose of, and its orientation.
+static CastOp castBehind(Value value, bool &flip) {
+  while (Operation *op = value.getDefiningOp()) {
+    if (auto cast = dyn_cast<CastOp>(op))
+      return cast.getSaturate() ? cast : CastOp();
+    if (!isa<PermuteOp, TransposeOp>(op))
+      return {};
+    ArrayRef<int64_t> perm = isa<PermuteOp>(op)
+                                 ? cast<PermuteOp>(op).getPerm()
+                                 : cast<TransposeOp>(op).getPerm();
+    flip ^= !llvm::is_sorted(perm);
+    value = op->getOperand(0);
+  }
+  return {};
+}
+
+static bool isBF16(Value value) {
+  return cast<RankedTensorType>(value.getType()).getElementType().isBF16();
+}
 
 /// The width in bytes of an element.
 static int64_t bytesOf(Value value) {
@@ -139,7 +175,7 @@ unsigned TileEmitter::stageOf(Value value) {
   return stage;
 }
 
-void TileEmitter::makeSlots() {
+void TileEmitter::makeColumns() {
   auto [rows, cols] = rules.getSpace();
   int64_t tilesAcross = llvm::divideCeilSigned(cols, kTile);
   id = d.threadId();
@@ -148,21 +184,27 @@ void TileEmitter::makeSlots() {
   group = d.div(id, kVectors);
   tileRow = d.mul(d.extend(d.div(block, tilesAcross)), kTile);
   tileCol = d.mul(d.extend(d.rem(block, tilesAcross)), kTile);
-  Value col = d.add(tileCol, d.mul(d.extend(vector), kVector));
+  column = d.add(tileCol, d.mul(d.extend(vector), kVector));
   if (cols % kTile != 0) {
     // Elsewhere the last elements are read, and not used.
-    colValid = d.below(col, cols);
-    col = d.select(colValid, col, d.i64(cols - kVector));
+    colValid = d.below(column, cols);
+    column = d.select(colValid, column, d.i64(cols - kVector));
   }
+}
+
+/// Slots of `count` rows, from row `offset` of the thread on.
+void TileEmitter::makeRows(Value offset, int64_t count) {
+  int64_t rows = rules.getSpace().rows;
   Value first = d.add(tileRow, d.mul(d.extend(group), kRows));
-  for (int64_t k = 0; k < kRows; ++k) {
+  first = d.add(first, d.extend(offset));
+  for (int64_t k = 0; k < count; ++k) {
     Value row = d.add(first, k), inside;
     if (rows % kTile != 0) {
       inside = d.below(row, rows);
       row = d.select(inside, row, d.i64(rows - 1));
     }
     rowValid.push_back(inside);
-    slots.push_back({row, col, int(k), 0, 0, 0});
+    slots.push_back({row, column, int(k), 0, 0, 0});
   }
 }
 
@@ -177,40 +219,50 @@ void TileEmitter::guarded(Value condition, function_ref<void()> emit) {
 
 Geometry TileEmitter::emit() {
   collect();
-  makeSlots();
-  int64_t stagingBytes = 0, transposed = 0, held = 0;
+  makeColumns();
+  bool reduces = !local.empty();
+  unsigned last = 0;
+  int64_t largest = 0, all = 0, transposed = 0, held = 0;
   for (const LaunchItem &item : c.launch().items) {
-    bool columns = !item.reduction && item.flip &&
-                   rules.extentOf(item.value, true)->isFull();
-    if (columns) {
-      stagingBytes =
-          std::max(stagingBytes, kTile * kTile * bytesOf(item.value));
+    reduces |= item.reduction != nullptr;
+    last = std::max(last, stageOf(item.value));
+    if (isTransposed(item)) {
+      int64_t bytes = kTile * kTile * bytesOf(item.value);
+      largest = std::max(largest, bytes);
+      all += bytes;
       transposed += bytesOf(item.value);
     }
     held += rules.dependsOnLocal(item.value) &&
             rules.extentOf(item.value, item.flip)->isFull();
   }
+  bool streams = !reduces && leaves.size() > 1 && all <= kStagingBytes;
+  stagingBytes = std::max(
+      largest, std::min(all, reduces ? kStagingBytes / 2 : kStagingBytes));
   if (stagingBytes)
     staging = c.shared.allocate(stagingBytes, c.entry(), loc);
   c.forEachStored(
       body, [&](Value value, Value pointer) { e.setMemory(value, pointer); });
   // All loads at once, where they fit beside the rest.
-  bool ahead = leaves.size() <= 2 || !local.empty();
-  if (ahead)
-    for (Value leaf : leaves)
-      for (const Slot &slot : slots)
-        e.evaluate(leaf, *rules.flipOf(leaf), slot);
-  unsigned last = 0;
-  for (const LaunchItem &item : c.launch().items)
-    last = std::max(last, stageOf(item.value));
-  for (unsigned stage = 0; stage <= last + 1; ++stage) {
-    reduce(stage);
-    if (stage <= last)
-      emitStage(stage);
+  bool ahead = !streams && (leaves.size() <= 2 || reduces);
+  if (streams) {
+    stream();
+  } else {
+    makeRows(d.i32(0), kRows);
+    if (ahead)
+      for (Value leaf : leaves)
+        for (const Slot &slot : slots)
+          e.evaluate(leaf, *rules.flipOf(leaf), slot);
+    for (unsigned stage = 0; stage <= last + 1; ++stage) {
+      reduce(stage);
+      if (stage <= last)
+        emitStage(stage);
+    }
   }
   auto [rows, cols] = rules.getSpace();
-  int64_t registers = 40 + int64_t(leaves.size()) * (ahead ? 32 : 8) +
-                      16 * transposed + 32 * held;
+  int64_t registers = 64;
+  if (!streams)
+    registers = 40 + int64_t(leaves.size()) * (ahead ? 32 : 8) +
+                8 * transposed + 32 * held;
   int64_t blocks = std::clamp<int64_t>(
       c.chip.registers / (kThreads * int64_t(llvm::alignTo(registers, 8))), 1,
       c.chip.maxThreads / kThreads);
@@ -351,21 +403,97 @@ void TileEmitter::emitStage(unsigned stage) {
   for (const LaunchItem &item : c.launch().items) {
     if (item.reduction || stageOf(item.value) != stage)
       continue;
-    if (item.flip && rules.extentOf(item.value, true)->isFull())
-      transposed.push_back({&item, SmallVector<SmallVector<Value>>(kVector)});
+    if (isTransposed(item))
+      transposed.push_back({&item});
     else
       plain.push_back(&item);
   }
-  // Two rows at a time, so that what is computed on the way leaves the
-  // registers early.
-  for (size_t first = 0; first < kRows; first += 2) {
-    for (size_t k : {first, first + 1})
-      for (const LaunchItem *item : plain)
-        storePlain(*item, k);
-    for (Transposed &result : transposed)
-      collectColumns(result, first);
+  // As many transposed results at once as shared memory holds.
+  for (size_t from = 0, to = 0; from == 0 || from < transposed.size();
+       from = to) {
+    int64_t bytes = 0;
+    for (; to < transposed.size(); ++to) {
+      int64_t more = kTile * kTile * bytesOf(transposed[to].item->value);
+      if (bytes + more > stagingBytes)
+        break;
+      transposed[to].offset = bytes;
+      bytes += more;
+    }
+    auto round = MutableArrayRef(transposed).slice(from, to - from);
+    if (stagingUsed && !round.empty())
+      d.barrier();
+    stagingUsed |= !round.empty();
+    // A few rows at a time, so that what is computed on the way leaves the
+    // registers early.
+    for (int64_t first = 0; first < kRows; first += 4) {
+      if (from == 0)
+        for (int64_t k = first; k < first + 4; ++k)
+          for (const LaunchItem *item : plain)
+            storePlain(*item, k);
+      for (Transposed &result : round)
+        collectColumns(result, first, 4,
+                       addressInStaging(result, d.i32(first)));
+    }
+    if (round.empty())
+      break;
+    d.barrier();
+    for (Transposed &result : round)
+      writeTransposed(result);
   }
-  writeTransposed(transposed);
+}
+
+/// All of a launch that combines nothing.
+void TileEmitter::stream() {
+  SmallVector<Transposed> transposed;
+  SmallVector<const LaunchItem *> plain;
+  int64_t step = 2, bytes = 0;
+  for (const LaunchItem &item : c.launch().items) {
+    if (!isTransposed(item)) {
+      plain.push_back(&item);
+      continue;
+    }
+    bool flip = true;
+    int64_t width = bytesOf(item.value);
+    if (width == 1 && !castBehind(item.value, flip))
+      step = 4; // packed by four
+    transposed.push_back({&item, bytes});
+    bytes += kTile * kTile * width;
+  }
+  auto loop =
+      scf::ForOp::create(body, loc, d.i32(0), d.i32(kRows), d.i32(step));
+  body.setInsertionPoint(loop.getBody()->getTerminator());
+  Value first = loop.getInductionVar();
+  // What belongs to columns (scales) is read again for each pair of rows: a
+  // zero that the compiler does not know keeps it from holding all of it.
+  outside.setInsertionPoint(loop.getBody()->getTerminator());
+  Value zero = arith::ShRUIOp::create(body, loc, d.hide(first), d.i32(31));
+  column = d.add(column, d.extend(zero));
+  makeRows(first, step);
+  for (Value leaf : leaves)
+    for (const Slot &slot : slots)
+      e.evaluate(leaf, *rules.flipOf(leaf), slot);
+  // Of a row that is done only what is cast stays, in pairs.
+  for (int64_t k = 0; k < step; ++k) {
+    for (const LaunchItem *item : plain)
+      storePlain(*item, k);
+    for (Transposed &result : transposed) {
+      bool flip = true;
+      CastOp cast = castBehind(result.item->value, flip);
+      if (cast && isBF16(cast.getX()))
+        (void)e.pairsOf(e.evaluate(cast.getX(), flip, slots[k]));
+      else if (!cast)
+        (void)e.evaluate(result.item->value, true, slots[k]);
+    }
+    e.shrink();
+  }
+  for (Transposed &result : transposed)
+    collectColumns(result, 0, step, addressInStaging(result, first));
+  body.setInsertionPoint(c.entry().getTerminator());
+  if (transposed.empty())
+    return;
+  d.barrier();
+  for (const Transposed &result : transposed)
+    writeTransposed(result);
 }
 
 void TileEmitter::storePlain(const LaunchItem &item, size_t k) {
@@ -380,133 +508,115 @@ void TileEmitter::storePlain(const LaunchItem &item, size_t k) {
   });
 }
 
-/// The saturating cast that `value` is a transpose of, and its orientation.
-static CastOp castBehind(Value value, bool &flip) {
-  while (Operation *op = value.getDefiningOp()) {
-    if (auto cast = dyn_cast<CastOp>(op))
-      return cast.getSaturate() ? cast : CastOp();
-    if (!isa<PermuteOp, TransposeOp>(op))
-      return {};
-    ArrayRef<int64_t> perm = isa<PermuteOp>(op)
-                                 ? cast<PermuteOp>(op).getPerm()
-                                 : cast<TransposeOp>(op).getPerm();
-    flip ^= !llvm::is_sorted(perm);
-    value = op->getOperand(0);
+/// Where row `first` of the thread stands in its first column. Column c of the
+/// tile has 128 elements in shared memory, in pieces of 16 bytes whose order is
+/// swizzled by the vector that c is in, so that neither the writes nor the
+/// reads of a warp meet in a bank; within the pieces of the upper vectors the
+/// words (8-bit elements) or the halves (16-bit) are in reverse.
+Value TileEmitter::addressInStaging(const Transposed &result, Value first) {
+  int64_t width = bytesOf(result.item->value), pitch = kTile * width;
+  auto exclusiveOr = [&](Value x, Value y) -> Value {
+    return arith::XOrIOp::create(body, loc, x, y);
+  };
+  Value upper = d.div(vector, 8), within = d.mul(first, width), piece;
+  if (width == 1) {
+    piece = exclusiveOr(d.div(group, 2), d.bitAnd(vector, 7));
+    within = d.add(within, d.mul(d.bitAnd(group, 1), 8));
+    within = exclusiveOr(within, d.mul(upper, 12));
+  } else {
+    piece = exclusiveOr(group, vector);
+    within = exclusiveOr(within, d.mul(upper, 8));
   }
-  return {};
+  Value offset = d.add(d.mul(vector, kVector * pitch), result.offset);
+  return d.address(staging, d.add(d.add(offset, d.mul(piece, 16)), within),
+                   body.getI8Type());
 }
 
-/// Packs the rows `first` and `first` + 1 of each column.
-void TileEmitter::collectColumns(Transposed &result, size_t first) {
+/// Packs `step` rows of each column, from the slot `first` on, and writes them
+/// to shared memory; `to` is where those of the first column go.
+void TileEmitter::collectColumns(Transposed &result, size_t first, int64_t step,
+                                 Value to) {
   Value value = result.item->value;
+  int64_t width = bytesOf(value);
   bool flip = true;
-  const Slot &low = slots[first], &high = slots[first + 1];
-  if (bytesOf(value) == 2) {
-    ArrayRef<Value> a = e.pairsOf(e.evaluate(value, true, low));
-    ArrayRef<Value> b = e.pairsOf(e.evaluate(value, true, high));
-    for (int64_t j = 0; j < kVector; ++j)
-      result.words[j].push_back(d.permuteBytes(a[a.size() == 1 ? 0 : j / 2],
-                                               b[b.size() == 1 ? 0 : j / 2],
-                                               j % 2 ? 0x7632 : 0x5410));
-    return;
-  }
-  if (CastOp cast = castBehind(value, flip)) {
-    // The conversion itself packs neighbours along the column.
-    Type format = cast.getType().getElementType();
-    SmallVector<Value> a = e.castProducts(cast, flip, low);
-    SmallVector<Value> b = e.castProducts(cast, flip, high);
-    for (int64_t j = 0; j < kVector; ++j) {
-      Value half = d.toInt(d.packF8(b[j], a[j], format), 32);
-      if (first % 4 == 0)
-        result.words[j].push_back(half);
-      else
-        result.words[j].back() =
-            d.permuteBytes(result.words[j].back(), half, 0x5410);
+  SmallVector<SmallVector<Value>> parts(kVector); // a column
+  CastOp cast = width == 1 ? castBehind(value, flip) : CastOp();
+  if (width == 2 || cast) {
+    for (size_t k = first; k < first + step; k += 2) {
+      const Slot &low = slots[k], &high = slots[k + 1];
+      if (cast) {
+        // The conversion itself packs neighbours along the column.
+        Type format = cast.getType().getElementType();
+        SmallVector<Value> a = e.castProducts(cast, flip, low);
+        SmallVector<Value> b = e.castProducts(cast, flip, high);
+        for (int64_t j = 0; j < kVector; ++j)
+          parts[j].push_back(d.packF8(b[j], a[j], format));
+        continue;
+      }
+      ArrayRef<Value> a = e.pairsOf(e.evaluate(value, true, low));
+      ArrayRef<Value> b = e.pairsOf(e.evaluate(value, true, high));
+      for (int64_t j = 0; j < kVector; ++j)
+        parts[j].push_back(d.permuteBytes(a[a.size() == 1 ? 0 : j / 2],
+                                          b[b.size() == 1 ? 0 : j / 2],
+                                          j % 2 ? 0x7632 : 0x5410));
     }
-    return;
+  } else {
+    // Bytes that are there already: four rows make a word of each column.
+    for (size_t half : {0, 1}) {
+      Value w[4];
+      for (size_t k = 0; k < 4; ++k)
+        w[k] = e.evaluate(value, true, slots[first + k]).codes[half];
+      Value low01 = d.permuteBytes(w[0], w[1], 0x5140);
+      Value low23 = d.permuteBytes(w[2], w[3], 0x5140);
+      Value high01 = d.permuteBytes(w[0], w[1], 0x7362);
+      Value high23 = d.permuteBytes(w[2], w[3], 0x7362);
+      for (int64_t j : {0, 1}) {
+        int64_t selector = j ? 0x7632 : 0x5410;
+        parts[4 * half + j] = {d.permuteBytes(low01, low23, selector)};
+        parts[4 * half + 2 + j] = {d.permuteBytes(high01, high23, selector)};
+      }
+    }
   }
-  // Bytes that are there already: four rows make a word of each column.
-  if (first % 4 == 0)
-    return;
-  for (size_t half : {0, 1}) {
-    Value w[4];
-    for (size_t k = 0; k < 4; ++k)
-      w[k] = e.evaluate(value, true, slots[first - 2 + k]).codes[half];
-    Value low01 = d.permuteBytes(w[0], w[1], 0x5140);
-    Value low23 = d.permuteBytes(w[2], w[3], 0x5140);
-    Value high01 = d.permuteBytes(w[0], w[1], 0x7362);
-    Value high23 = d.permuteBytes(w[2], w[3], 0x7362);
-    result.words[4 * half].push_back(d.permuteBytes(low01, low23, 0x5410));
-    result.words[4 * half + 1].push_back(d.permuteBytes(low01, low23, 0x7632));
-    result.words[4 * half + 2].push_back(
-        d.permuteBytes(high01, high23, 0x5410));
-    result.words[4 * half + 3].push_back(
-        d.permuteBytes(high01, high23, 0x7632));
+  for (auto [j, part] : llvm::enumerate(parts)) {
+    Value data = part.size() == 1 ? part[0] : d.pack(part);
+    d.store(d.address(to, d.i32(j * kTile * width), body.getI8Type()), data,
+            step * width);
   }
 }
 
-/// Through shared memory: column c of the tile has 128 elements there, in
-/// pieces of 16 bytes whose order is swizzled by the vector that c is in, so
-/// that neither the writes nor the reads of a warp meet in a bank.
-void TileEmitter::writeTransposed(ArrayRef<Transposed> results) {
+/// Writes what all threads put into shared memory.
+void TileEmitter::writeTransposed(const Transposed &result) {
   auto [rows, cols] = rules.getSpace();
   Type i8 = body.getI8Type(), i32 = body.getI32Type();
-  bool used = false;
-  for (const Transposed &result : results) {
-    int64_t width = bytesOf(result.item->value);
-    int64_t pitch = kTile * width, pieces = pitch / 16;
-    if (used)
-      d.barrier();
-    used = true;
-    // A thread's rows are 8 bytes (half a piece) or 16 (a piece).
-    Value offset;
-    if (width == 1) {
-      Value piece = arith::XOrIOp::create(body, loc, d.div(group, 2),
-                                          d.bitAnd(vector, 7));
-      Value half = arith::XOrIOp::create(body, loc, d.bitAnd(group, 1),
-                                         d.div(vector, 8));
-      offset = d.add(d.mul(piece, 16), d.mul(half, 8));
-    } else {
-      offset = d.mul(arith::XOrIOp::create(body, loc, group, vector), 16);
-    }
-    Value to =
-        d.address(staging, d.add(d.mul(vector, kVector * pitch), offset), i8);
-    for (int64_t j = 0; j < kVector; ++j)
-      d.store(d.address(to, d.i32(j * pitch), i8), d.pack(result.words[j]),
-              result.words[j].size() * 4);
-    d.barrier();
-    for (int64_t first = 0; first < kTile * pieces; first += kThreads) {
-      Value number = d.add(id, first);
-      Value column = d.div(number, pieces), piece = d.rem(number, pieces);
-      Value owner = d.div(column, kVector);
-      Value where =
-          arith::XOrIOp::create(body, loc, piece, d.bitAnd(owner, pieces - 1));
-      Value from =
-          d.address(staging, d.add(d.mul(column, pitch), d.mul(where, 16)), i8);
-      Value data = d.load(from, VectorType::get({4}, i32), 16);
-      if (width == 1) {
-        // The halves of a piece lie swapped for the upper vectors.
-        SmallVector<Value> w = d.unpack(data);
-        Value swapped =
-            arith::XOrIOp::create(body, loc, d.below(owner, 8), d.flag(true));
-        data = d.pack(
-            {d.select(swapped, w[2], w[0]), d.select(swapped, w[3], w[1]),
-             d.select(swapped, w[0], w[2]), d.select(swapped, w[1], w[3])});
-      }
-      Value col = d.add(tileCol, d.extend(column));
-      Value row = d.add(tileRow, d.extend(d.mul(piece, 16 / width)));
-      Value inside;
-      if (cols % kTile != 0)
-        inside = d.below(col, cols);
-      if (rows % kTile != 0)
-        inside = both(inside, d.below(row, rows));
-      guarded(inside, [&] {
-        Value position = d.add(d.mul(col, rows), row);
-        d.store(d.address(c.resultPointer(result.item->result), position,
-                          width == 1 ? i8 : Type(body.getI16Type())),
-                data, 16);
-      });
-    }
+  int64_t width = bytesOf(result.item->value);
+  int64_t pitch = kTile * width, pieces = pitch / 16;
+  for (int64_t first = 0; first < kTile * pieces; first += kThreads) {
+    Value number = d.add(id, first);
+    Value tileColumn = d.div(number, pieces), piece = d.rem(number, pieces);
+    Value owner = d.div(tileColumn, kVector);
+    Value where =
+        arith::XOrIOp::create(body, loc, piece, d.bitAnd(owner, pieces - 1));
+    Value offset = d.add(d.mul(tileColumn, pitch), d.mul(where, 16));
+    Value from = d.address(staging, d.add(offset, result.offset), i8);
+    SmallVector<Value> w =
+        d.unpack(d.load(from, VectorType::get({4}, i32), 16));
+    Value lower = d.below(owner, 8);
+    SmallVector<Value> data;
+    for (int64_t i = 0; i < 4; ++i)
+      data.push_back(d.select(lower, w[i], w[i ^ (width == 1 ? 3 : 2)]));
+    Value col = d.add(tileCol, d.extend(tileColumn));
+    Value row = d.add(tileRow, d.extend(d.mul(piece, 16 / width)));
+    Value inside;
+    if (cols % kTile != 0)
+      inside = d.below(col, cols);
+    if (rows % kTile != 0)
+      inside = both(inside, d.below(row, rows));
+    guarded(inside, [&] {
+      Value position = d.add(d.mul(col, rows), row);
+      d.store(d.address(c.resultPointer(result.item->result), position,
+                        width == 1 ? i8 : Type(body.getI16Type())),
+              d.pack(data), 16);
+    });
   }
 }
 

@@ -9,9 +9,11 @@
 // CHECK-NOT: .local
 // CHECK-COUNT-10: ld.global.nc.v4.b32
 // CHECK-NOT: ld.global
-// CHECK-COUNT-32: cvt.rn.satfinite.e4m3x2.f32
+// CHECK-COUNT-16: cvt.rn.satfinite.e4m3x2.f32
 // CHECK-NOT: cvt.rn.satfinite
-// CHECK-COUNT-8: st.shared.v2.b32
+// CHECK-COUNT-8: st.shared.v2.b16
+// CHECK-COUNT-16: cvt.rn.satfinite.e4m3x2.f32
+// CHECK-COUNT-8: st.shared.v2.b16
 // CHECK: bar.sync
 // CHECK-COUNT-4: st.global.v4.b32
 // CHECK-NOT: st.global
