@@ -144,6 +144,43 @@ void Device::atomicMax(Value pointer, Value value) {
                             LLVM::AtomicOrdering::monotonic, "device");
 }
 
+Value Device::approximateReciprocal(Value x) {
+  return call("rcp.approx.ftz.f", b.getF32Type(), {x});
+}
+
+SmallVector<Value> Device::reciprocalsUnless(Value condition,
+                                             ArrayRef<Value> values,
+                                             ArrayRef<Value> x) {
+  size_t count = values.size();
+  std::string code = "@$" + std::to_string(3 * count) + " bra $$near_${:uid};";
+  std::string outputs, tied, inputs;
+  for (size_t i = 0; i < count; ++i) {
+    code += "\n\trcp.rn.f32 $" + std::to_string(i) + ", $" +
+            std::to_string(2 * count + i) + ";";
+    outputs += "=&f,";
+    tied += std::to_string(i) + ",";
+    inputs += "f,";
+  }
+  code += "\n$$near_${:uid}:";
+  SmallVector<Value> operands(values);
+  operands.append(x.begin(), x.end());
+  operands.push_back(condition);
+  Type f32 = b.getF32Type();
+  Type all = LLVM::LLVMStructType::getLiteral(b.getContext(),
+                                              SmallVector<Type>(count, f32));
+  Value results =
+      LLVM::InlineAsmOp::create(
+          b, loc, all, operands, code, outputs + tied + inputs + "b",
+          /*has_side_effects=*/false, /*is_align_stack=*/false,
+          LLVM::tailcallkind::TailCallKind::None, LLVM::AsmDialectAttr(),
+          ArrayAttr())
+          .getRes();
+  SmallVector<Value> parts;
+  for (size_t i = 0; i < count; ++i)
+    parts.push_back(LLVM::ExtractValueOp::create(b, loc, results, i));
+  return parts;
+}
+
 Value Device::packBF16(Value high, Value low) {
   Type pair = VectorType::get({2}, b.getBF16Type());
   return bitcast(call("ff2bf16x2.rn", pair, {high, low}), b.getI32Type());

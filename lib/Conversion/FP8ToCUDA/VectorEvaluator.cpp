@@ -13,7 +13,9 @@
 
 #include "fp8/Conversion/Common/Evaluator.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/IR/Matchers.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
@@ -268,6 +270,28 @@ static Value computeOne(Operation *op, ArrayRef<Value> x, OpBuilder &at,
       .Default([](Operation *) { return Value(); });
 }
 
+/// 1 / x of each, rounded to nearest, with one branch for all. Where x has an
+/// exponent from -126 to 125, the approximation and one Newton step give it, as
+/// in the code that ptxas makes of a division.
+static SmallVector<Value> reciprocals(ArrayRef<Value> x, OpBuilder &at,
+                                      Location loc) {
+  Device d(at, loc);
+  Value minusOne = d.f32(-1.0f), largest;
+  SmallVector<Value> results;
+  Type f32 = at.getF32Type();
+  for (Value value : x) {
+    Value r = d.approximateReciprocal(value);
+    Value e = LLVM::FMAOp::create(at, loc, f32, value, r, minusOne);
+    Value correction = arith::NegFOp::create(at, loc, e);
+    results.push_back(LLVM::FMAOp::create(at, loc, f32, r, correction, r));
+    // Without the sign, and less the smallest number taken.
+    Value distance =
+        d.add(d.shiftLeft(d.bitcast(value, at.getI32Type()), 1), -0x01000000);
+    largest = largest ? d.umax(largest, distance) : distance;
+  }
+  return d.reciprocalsUnless(d.below(largest, int32_t(0xFC000000)), results, x);
+}
+
 Lanes VectorEvaluator::computeElementwise(Operation *op, bool flip,
                                           const Slot &slot, OpBuilder &at) {
   SmallVector<Lanes *> operands;
@@ -305,7 +329,11 @@ Lanes VectorEvaluator::computeElementwise(Operation *op, bool flip,
     count = std::max(count, part.size());
   }
   Lanes computed;
-  for (size_t i = 0; i < count; ++i) {
+  bool inverse = isa<arith::DivFOp>(op) && count > 1 && parts[0].size() == 1 &&
+                 matchPattern(parts[0][0], m_OneFloat());
+  if (inverse)
+    computed.floats.append(reciprocals(parts[1], at, loc));
+  for (size_t i = 0; i < count && !inverse; ++i) {
     SmallVector<Value> x;
     for (ArrayRef<Value> part : parts)
       x.push_back(pick(part, i));

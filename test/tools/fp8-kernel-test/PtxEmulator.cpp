@@ -679,6 +679,17 @@ bool Block::execute(const Instruction &i, int thread) {
         return out(std::signbit(x) == larger ? in(2) : in(1));
       return out((x > y) == larger ? in(1) : in(2));
     }
+    // An error that the definition allows and that one Newton step mends.
+    if (op == "rcp" && i.has("approx") && i.has("ftz")) {
+      uint32_t exact = toBits(1.0f / x);
+      if (x != x)
+        return out(0x7FFFFFFF);
+      if (!std::isnormal(x))
+        return out(toBits(1.0f / std::copysign(std::isinf(x) ? x : 0.0f, x)));
+      if (!std::isnormal(1.0f / x))
+        return out(exact & 0x80000000);
+      return out(in(1) & 1 || (exact & 0x7FFFFF) == 0 ? exact : exact - 1);
+    }
     if (!i.has("rn"))
       return fail(i, "arithmetic that may be contracted", thread);
     if (op == "add")

@@ -58,6 +58,14 @@ public:
   /// *pointer = max(*pointer, value) as unsigned numbers, one step.
   void atomicMax(Value pointer, Value value);
 
+  /// 1 / x within one unit in the last place; subnormal numbers count as zero.
+  Value approximateReciprocal(Value x);
+  /// `values`, or where `condition` is false 1 / x of each of `x`, rounded to
+  /// nearest. The branch is hidden from LLVM, which otherwise moves what is
+  /// computed from the values behind the last branch of the kernel.
+  SmallVector<Value> reciprocalsUnless(Value condition, ArrayRef<Value> values,
+                                       ArrayRef<Value> x);
+
   /// Two f32 as a pair of bf16 in an i32, rounded to nearest even.
   Value packBF16(Value high, Value low);
   /// Two f32 as a pair of f8 codes in an i16, saturated.
