@@ -50,9 +50,9 @@ private:
     Operation *op;
     bool flip;
     Extent extent;
-    SmallVector<Value> words;
-    Value scratch;
     bool grid;
+    SmallVector<Value> words = {};
+    Value scratch = {};
   };
   /// A transposed result on its way through shared memory.
   struct Transposed {
@@ -68,9 +68,15 @@ private:
   }
   void makeColumns();
   void makeRows(Value offset, int64_t count);
+  void load(const Slot &slot) {
+    for (Value leaf : leaves)
+      (void)e.evaluate(leaf, *rules.flipOf(leaf), slot);
+  }
   void stream();
-  void emitStage(unsigned stage);
-  void reduce(unsigned stage);
+  void visitRows(unsigned stage);
+  void emitTransposed(unsigned stage);
+  void reduceRow(Operation *op, bool flip, size_t k, bool grid);
+  void completeReductions();
   void gather(const Pending &pending, ArrayRef<Value> words);
   void storePlain(const LaunchItem &item, size_t k);
   Value addressInStaging(const Transposed &result, Value first);
@@ -90,6 +96,7 @@ private:
   Device d;
   VectorEvaluator e;
   SmallVector<Operation *> local;
+  SmallVector<Pending> pending;
   SmallVector<Value> leaves;
   std::map<Operation *, unsigned> stages; // looked up only
   Value id, vector, group, tileRow, tileCol, column;
@@ -169,7 +176,9 @@ unsigned TileEmitter::stageOf(Value value) {
   if (!complete)
     for (Value operand : op->getOperands())
       stage = std::max(stage, stageOf(operand));
-  if (isReduction(op) && !complete)
+  // A maximum along the tile's part of a row is there at once.
+  if (isReduction(op) && !complete &&
+      rules.extentOf(value, *rules.flipOf(op->getOperand(0)))->row != 1)
     ++stage;
   stages[op] = stage;
   return stage;
@@ -243,26 +252,28 @@ Geometry TileEmitter::emit() {
   c.forEachStored(
       body, [&](Value value, Value pointer) { e.setMemory(value, pointer); });
   // All loads at once, where they fit beside the rest.
-  bool ahead = !streams && (leaves.size() <= 2 || reduces);
+  bool ahead = !streams && leaves.size() <= 2;
   if (streams) {
     stream();
   } else {
     makeRows(d.i32(0), kRows);
     if (ahead)
-      for (Value leaf : leaves)
-        for (const Slot &slot : slots)
-          e.evaluate(leaf, *rules.flipOf(leaf), slot);
-    for (unsigned stage = 0; stage <= last + 1; ++stage) {
-      reduce(stage);
-      if (stage <= last)
-        emitStage(stage);
+      for (const Slot &slot : slots)
+        load(slot);
+    for (unsigned stage = 0; stage <= last; ++stage) {
+      visitRows(stage);
+      emitTransposed(stage);
+      completeReductions();
     }
   }
   auto [rows, cols] = rules.getSpace();
+  // A few spilled registers cost less than one block a multiprocessor does.
   int64_t registers = 64;
   if (!streams)
-    registers = 40 + int64_t(leaves.size()) * (ahead ? 32 : 8) +
-                8 * transposed + 32 * held;
+    registers =
+        std::min<int64_t>(40 + int64_t(leaves.size()) * (ahead ? 32 : 8) +
+                              8 * transposed + 32 * held,
+                          128);
   int64_t blocks = std::clamp<int64_t>(
       c.chip.registers / (kThreads * int64_t(llvm::alignTo(registers, 8))), 1,
       c.chip.maxThreads / kThreads);
@@ -275,65 +286,89 @@ Geometry TileEmitter::emit() {
 // Reductions
 //===----------------------------------------------------------------------===//
 
-/// Completes the local reductions of `stage`, and gathers the launch's
-/// reductions of values of the stage before.
-void TileEmitter::reduce(unsigned stage) {
-  if (stage == 0)
+/// The maximum of slot `k` along the row: 16 lanes hold the tile's part of it.
+void TileEmitter::reduceRow(Operation *op, bool flip, size_t k, bool grid) {
+  MaxEmitter m(body, loc);
+  MaxForm form = MaxEmitter::formOf(op), folded = MaxEmitter::foldedForm(form);
+  const Slot &slot = slots[k];
+  Value word = m.fold(form, m.wordsOf(e, op, flip, slot, colValid));
+  for (int64_t mask = kVectors / 2; mask >= 1; mask /= 2)
+    word = m.combine(folded, word, d.shuffleXor(word, mask));
+  if (!grid) {
+    Lanes lanes;
+    lanes.floats.push_back(m.finish(form, word));
+    e.setLanes(op->getResult(0), flip, slot, lanes);
+    return;
+  }
+  Value base = c.reductionPointer(op, body);
+  guarded(both(d.equals(vector, 0), rowValid[k]), [&] {
+    d.atomicMax(d.address(base, slot.row, body.getI32Type()),
+                m.finishBits(form, word));
+  });
+}
+
+/// All that is done with the elements of `stage` row by row: their maxima, and
+/// the results that are not transposed. Of a row that is done only pairs stay.
+void TileEmitter::visitRows(unsigned stage) {
+  if (stage > 0)
+    e.shrink();
+  auto add = [&](Operation *op, bool flip, bool grid) {
+    pending.push_back(
+        {op, flip, *rules.extentOf(op->getResult(0), flip), grid});
+  };
+  SmallVector<const LaunchItem *> plain;
+  for (Operation *op : local)
+    if (stageOf(op->getOperand(0)) == stage)
+      add(op, *rules.flipOf(op->getOperand(0)), /*grid=*/false);
+  for (const LaunchItem &item : c.launch().items) {
+    if (stageOf(item.value) != stage)
+      continue;
+    if (item.reduction)
+      add(item.reduction, item.flip, /*grid=*/true);
+    else if (!isTransposed(item))
+      plain.push_back(&item);
+  }
+  if (pending.empty() && plain.empty())
     return;
   MaxEmitter m(body, loc);
-  SmallVector<Pending> pending;
-  auto start = [&](Operation *op, bool flip, bool grid) {
-    MaxForm form = MaxEmitter::formOf(op),
-            folded = MaxEmitter::foldedForm(form);
-    Extent extent = *rules.extentOf(op->getResult(0), flip);
-    if (extent.row == 1) {
-      // Along the row: 16 lanes hold the tile's part of it.
-      for (auto [k, slot] : llvm::enumerate(slots)) {
-        Value word = m.fold(form, m.wordsOf(e, op, flip, slot, colValid));
-        for (int64_t mask = kVectors / 2; mask >= 1; mask /= 2)
-          word = m.combine(folded, word, d.shuffleXor(word, mask));
-        if (!grid) {
-          Lanes lanes;
-          lanes.floats.push_back(m.finish(form, word));
-          e.setLanes(op->getResult(0), flip, slot, lanes);
-          continue;
-        }
-        Value base = c.reductionPointer(op, body);
-        guarded(both(d.equals(vector, 0), rowValid[k]), [&] {
-          d.atomicMax(d.address(base, slot.row, body.getI32Type()),
-                      m.finishBits(form, word));
-        });
-      }
-      return;
+  for (size_t k = 0; k < slots.size(); ++k) {
+    // One row ahead.
+    if (stage == 0)
+      for (size_t next = k; next < std::min(k + 2, slots.size()); ++next)
+        load(slots[next]);
+    for (Pending &p : pending) {
+      if (p.extent.row == 1)
+        reduceRow(p.op, p.flip, k, p.grid);
+      else
+        m.combine(
+            MaxEmitter::formOf(p.op), p.words,
+            m.wordsOf(e, p.op, p.flip, slots[k], both(rowValid[k], colValid)));
     }
-    SmallVector<Value> words;
-    for (auto [k, slot] : llvm::enumerate(slots))
-      m.combine(form, words,
-                m.wordsOf(e, op, flip, slot, both(rowValid[k], colValid)));
-    if (extent.col == 1)
-      for (Value &word : words)
-        word = m.combine(form, word, d.shuffleXor(word, kVectors));
-    else
-      words = {m.acrossWarp(form, m.fold(form, words))};
-    int64_t lanes = extent.col == 1 ? kVectors : 1;
-    Value scratch =
-        c.shared.allocate(kWarps * lanes * words.size() * 4, c.entry(), loc);
-    pending.push_back({op, flip, extent, words, scratch, grid});
-  };
-  for (Operation *op : local)
-    if (stageOf(op->getOperand(0)) + 1 == stage)
-      start(op, *rules.flipOf(op->getOperand(0)), /*grid=*/false);
-  for (const LaunchItem &item : c.launch().items)
-    if (item.reduction && stageOf(item.value) + 1 == stage)
-      start(item.reduction, item.flip, /*grid=*/true);
+    for (const LaunchItem *item : plain)
+      storePlain(*item, k);
+    if (!pending.empty())
+      e.shrink();
+  }
+  llvm::erase_if(pending, [](const Pending &p) { return p.extent.row == 1; });
+}
+
+/// Combines over the block what `visitRows` left in each thread.
+void TileEmitter::completeReductions() {
   if (pending.empty())
     return;
-
+  MaxEmitter m(body, loc);
   Type i32 = body.getI32Type();
   Value lane = d.bitAnd(id, 31), warp = d.div(id, 32);
   for (Pending &p : pending) {
+    MaxForm form = MaxEmitter::formOf(p.op);
+    if (p.extent.col == 1)
+      for (Value &word : p.words)
+        word = m.combine(form, word, d.shuffleXor(word, kVectors));
+    else
+      p.words = {m.acrossWarp(form, m.fold(form, p.words))};
     int64_t lanes = p.extent.col == 1 ? kVectors : 1;
     int64_t count = p.words.size();
+    p.scratch = c.shared.allocate(kWarps * lanes * count * 4, c.entry(), loc);
     guarded(d.below(lane, lanes), [&] {
       Value to = d.address(p.scratch,
                            d.mul(d.add(d.mul(warp, lanes), lane), count), i32);
@@ -375,6 +410,7 @@ void TileEmitter::reduce(unsigned stage) {
       lanes.floats.push_back(m.finish(form, word));
     e.setLanes(p.op->getResult(0), p.flip, slots.front(), lanes);
   }
+  pending.clear();
 }
 
 void TileEmitter::gather(const Pending &p, ArrayRef<Value> words) {
@@ -395,22 +431,13 @@ void TileEmitter::gather(const Pending &p, ArrayRef<Value> words) {
 // Results
 //===----------------------------------------------------------------------===//
 
-void TileEmitter::emitStage(unsigned stage) {
-  if (stage > 0)
-    e.shrink();
+void TileEmitter::emitTransposed(unsigned stage) {
   SmallVector<Transposed> transposed;
-  SmallVector<const LaunchItem *> plain;
-  for (const LaunchItem &item : c.launch().items) {
-    if (item.reduction || stageOf(item.value) != stage)
-      continue;
-    if (isTransposed(item))
+  for (const LaunchItem &item : c.launch().items)
+    if (isTransposed(item) && stageOf(item.value) == stage)
       transposed.push_back({&item});
-    else
-      plain.push_back(&item);
-  }
   // As many transposed results at once as shared memory holds.
-  for (size_t from = 0, to = 0; from == 0 || from < transposed.size();
-       from = to) {
+  for (size_t from = 0, to = 0; from < transposed.size(); from = to) {
     int64_t bytes = 0;
     for (; to < transposed.size(); ++to) {
       int64_t more = kTile * kTile * bytesOf(transposed[to].item->value);
@@ -420,22 +447,15 @@ void TileEmitter::emitStage(unsigned stage) {
       bytes += more;
     }
     auto round = MutableArrayRef(transposed).slice(from, to - from);
-    if (stagingUsed && !round.empty())
+    if (stagingUsed)
       d.barrier();
-    stagingUsed |= !round.empty();
+    stagingUsed = true;
     // A few rows at a time, so that what is computed on the way leaves the
     // registers early.
-    for (int64_t first = 0; first < kRows; first += 4) {
-      if (from == 0)
-        for (int64_t k = first; k < first + 4; ++k)
-          for (const LaunchItem *item : plain)
-            storePlain(*item, k);
+    for (int64_t first = 0; first < kRows; first += 4)
       for (Transposed &result : round)
         collectColumns(result, first, 4,
                        addressInStaging(result, d.i32(first)));
-    }
-    if (round.empty())
-      break;
     d.barrier();
     for (Transposed &result : round)
       writeTransposed(result);
@@ -469,9 +489,8 @@ void TileEmitter::stream() {
   Value zero = arith::ShRUIOp::create(body, loc, d.hide(first), d.i32(31));
   column = d.add(column, d.extend(zero));
   makeRows(first, step);
-  for (Value leaf : leaves)
-    for (const Slot &slot : slots)
-      e.evaluate(leaf, *rules.flipOf(leaf), slot);
+  for (const Slot &slot : slots)
+    load(slot);
   // Of a row that is done only what is cast stays, in pairs.
   for (int64_t k = 0; k < step; ++k) {
     for (const LaunchItem *item : plain)
