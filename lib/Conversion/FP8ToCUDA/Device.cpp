@@ -247,3 +247,19 @@ Value SharedMemory::allocate(int64_t bytes, Block &entry, Location loc) {
   total += llvm::alignTo(bytes, 16);
   return LLVM::AddressOfOp::create(inner, loc, global);
 }
+
+Value SharedMemory::allocateDynamic(int64_t bytes, Block &entry, Location loc) {
+  OpBuilder inner = OpBuilder::atBlockBegin(&entry);
+  if (!dynamic) {
+    OpBuilder outer = OpBuilder::atBlockBegin(&module->getRegion(0).front());
+    dynamic = LLVM::GlobalOp::create(
+        outer, loc, LLVM::LLVMArrayType::get(outer.getI8Type(), 0),
+        /*isConstant=*/false, LLVM::Linkage::External, name + "_dynamic",
+        Attribute(), /*alignment=*/16, /*addrSpace=*/3);
+  }
+  Value base = LLVM::AddressOfOp::create(inner, loc, dynamic);
+  Device d(inner, loc);
+  Value pointer = d.address(base, d.i32(dynamicBytes), inner.getI8Type());
+  dynamicBytes += llvm::alignTo(bytes, 16);
+  return pointer;
+}

@@ -27,14 +27,14 @@ namespace mlir::fp8 {
 using namespace mlir;
 using namespace mlir::fp8;
 
-/// Registers and threads of a multiprocessor, and multiprocessors of the
-/// largest card, from NVIDIA's compute capability tables and data sheets. Only
-/// sm_90a was run.
+/// Registers, threads and shared memory of a multiprocessor, and
+/// multiprocessors of the largest card, from NVIDIA's compute capability tables
+/// and data sheets. Only sm_90a was run.
 static const Chip kChips[] = {
-    {"sm_89", "+ptx81", 142, 65536, 1536},
-    {"sm_90a", "+ptx80", 132, 65536, 2048},
-    {"sm_100", "+ptx86", 148, 65536, 2048},
-    {"sm_120", "+ptx87", 170, 65536, 1536},
+    {"sm_89", "+ptx81", 142, 65536, 1536, 100 << 10},
+    {"sm_90a", "+ptx80", 132, 65536, 2048, 228 << 10},
+    {"sm_100", "+ptx86", 148, 65536, 2048, 228 << 10},
+    {"sm_120", "+ptx87", 170, 65536, 1536, 100 << 10},
 };
 
 const Chip *mlir::fp8::findChip(StringRef name) {
@@ -244,7 +244,8 @@ private:
     if (failed(convertToLLVM(function)))
       return failure();
     return Attribute(LaunchAttr::get(context, symbol, {geometry.grid, 1, 1},
-                                     {geometry.block, 1, 1}, /*shared=*/0));
+                                     {geometry.block, 1, 1},
+                                     shared.getDynamicBytes()));
   }
 };
 

@@ -4,8 +4,9 @@
 //
 // Thread t of a row holds the vectors t, t + threads, ... of eight columns.
 // Everything that a row's maxima and sums are needed for follows while its
-// elements are in registers. Maxima over columns stay in registers over all
-// rows of a block and are combined by atomics at the end.
+// elements are in registers. Maxima over columns stay in shared memory over all
+// rows of a block, or in registers where there is not enough of it, and are
+// combined by atomics at the end.
 //
 //===----------------------------------------------------------------------===//
 
@@ -20,6 +21,10 @@ using namespace mlir::fp8;
 
 static constexpr int64_t kWarp = 32;
 static constexpr int64_t kPartials = 256;
+/// More warps of a multiprocessor do not make loads faster.
+static constexpr int64_t kMaxWarps = 48;
+/// Shared memory of a block beside the maxima over columns.
+static constexpr int64_t kOtherShared = 8 << 10;
 
 namespace {
 
@@ -47,6 +52,11 @@ private:
     MaxForm form;
     bool columns;
     SmallVector<SmallVector<Value>> words; // a slot; one entry for `all`
+    bool inShared = false;
+    Value shared;
+    size_t wordCount() const {
+      return form == MaxForm::Pairs ? kVector / 2 : kVector;
+    }
   };
 
   void collect();
@@ -61,7 +71,13 @@ private:
   void setRowResult(Operation *reduction, VectorEvaluator &e, Value result,
                     OpBuilder &body);
   void storeItem(const LaunchItem &item, VectorEvaluator &e, OpBuilder &body);
+  int64_t placeGathered();
+  bool loadsAhead() const;
+  Value sharedWords(const Gathered &max, size_t slot, OpBuilder &at);
+  void gatherShared(const Gathered &max, size_t slot, ArrayRef<Value> words,
+                    OpBuilder &body);
   void flush(OpBuilder &after);
+  void flushShared(const Gathered &max, OpBuilder &after);
   bool flipOf(Operation *reduction) {
     return *rules.flipOf(reduction->getOperand(0));
   }
@@ -144,19 +160,47 @@ void RowEmitter::chooseShape() {
       shape.perThread = threadsFor(4) <= 1024 ? 4 : shape.perThread;
     shape.threads = threadsFor(shape.perThread);
   }
+  int64_t shared = placeGathered();
   // An estimate of the registers of a thread: what it holds of each vector.
-  int64_t columnSets = 0;
+  int64_t columnSets = 0, held = 0;
   for (const Gathered &max : gathered)
-    columnSets += max.columns ? (max.form == MaxForm::Pairs ? 1 : 2) : 0;
-  int64_t held = 0;
+    if (max.columns && !max.inShared)
+      columnSets += max.form == MaxForm::Pairs ? 1 : 2;
   for (const LaunchItem &item : c.launch().items)
-    held += !item.reduction && rules.dependsOnLocal(item.value);
-  int64_t perVector = 4 * (int64_t(leaves.size()) + columnSets + held);
-  int64_t registers = 40 + shape.perThread * perVector;
+    held += !item.reduction && rules.dependsOnLocal(item.value) &&
+            rules.extentOf(item.value, item.flip)->isFull();
+  // What is read leaves the registers as what is held enters them.
+  int64_t read = leaves.size();
+  int64_t vectors = loadsAhead()
+                        ? shape.perThread * (std::max(read, held) + columnSets)
+                        : shape.perThread * (held + columnSets) + read;
+  int64_t registers = 28 + 4 * vectors;
   int64_t block = shape.threads * shape.rowsPerBlock;
+  int64_t most = std::min({kMaxWarps * kWarp / block, c.chip.maxThreads / block,
+                           c.chip.sharedBytes / (shared + kOtherShared)});
   shape.blocks = std::clamp<int64_t>(
       c.chip.registers / (block * int64_t(llvm::alignTo(registers, 8))), 1,
-      std::min<int64_t>(c.chip.maxThreads / block, 16));
+      std::max<int64_t>(most, 1));
+}
+
+/// Maxima over columns go to shared memory where two blocks have enough of it.
+/// Returns the bytes of a block.
+int64_t RowEmitter::placeGathered() {
+  int64_t bytes = 0, limit = c.chip.sharedBytes / 2 - kOtherShared;
+  for (Gathered &max : gathered) {
+    int64_t more =
+        shape.threads * shape.perThread * int64_t(max.wordCount()) * 4;
+    max.inShared = max.columns && bytes + more <= limit;
+    bytes += max.inShared ? more : 0;
+  }
+  return bytes;
+}
+
+/// All loads at once, where they leave registers for the rest; else those of a
+/// slot when it is its turn.
+bool RowEmitter::loadsAhead() const {
+  constexpr int64_t kMaxAhead = 32;
+  return 4 * int64_t(leaves.size()) * shape.perThread <= kMaxAhead;
 }
 
 unsigned RowEmitter::stageOf(Value value) {
@@ -245,9 +289,20 @@ Geometry RowEmitter::emit() {
   // Block b takes the rows b, b + grid, ...
   SmallVector<Value> initial;
   for (Gathered &max : gathered) {
-    int64_t count = max.form == MaxForm::Pairs ? kVector / 2 : kVector;
-    int64_t sets = max.columns ? shape.perThread : 1;
-    initial.append(sets * count, MaxEmitter(outside, loc).lowest(max.form));
+    Value lowest = MaxEmitter(outside, loc).lowest(max.form);
+    if (!max.inShared) {
+      int64_t sets = max.columns ? shape.perThread : 1;
+      initial.append(sets * max.wordCount(), lowest);
+      continue;
+    }
+    int64_t bytes = shape.threads * shape.perThread * max.wordCount() * 4;
+    max.shared = c.shared.allocateDynamic(bytes, c.entry(), loc);
+    Value four = d.pack(SmallVector<Value>(4, lowest));
+    for (size_t u = 0; u < slots.size(); ++u)
+      for (size_t i = 0; i < max.wordCount(); i += 4)
+        d.store(d.address(sharedWords(max, u, outside), d.i32(i),
+                          outside.getI32Type()),
+                four, 16);
   }
   Value low = d.i64(0), one = d.i64(1);
   Value left = arith::SubIOp::create(outside, loc, d.i64(rows - 1), block);
@@ -257,14 +312,17 @@ Geometry RowEmitter::emit() {
   auto take = [&](ValueRange values) {
     size_t next = 0;
     for (Gathered &max : gathered) {
-      size_t count = max.form == MaxForm::Pairs ? kVector / 2 : kVector;
+      if (max.inShared)
+        continue;
       max.words.assign(max.columns ? shape.perThread : 1, {});
       for (SmallVector<Value> &words : max.words)
-        for (size_t i = 0; i < count; ++i)
+        for (size_t i = 0; i < max.wordCount(); ++i)
           words.push_back(values[next++]);
     }
   };
   take(loop.getRegionIterArgs());
+  if (initial.empty()) // the builder has yielded nothing
+    loop.getBody()->getTerminator()->erase();
   OpBuilder body = OpBuilder::atBlockEnd(loop.getBody());
   Device inner(body, loc);
   Value i = loop.getInductionVar();
@@ -289,10 +347,7 @@ void RowEmitter::emitRow(OpBuilder &body, OpBuilder &outside, Value row,
   c.forEachStored(outside, [&](Value value, Value pointer) {
     e.setMemory(value, pointer);
   });
-  // All loads at once, where they leave registers for the rest; else those of
-  // a slot when it is its turn.
-  constexpr int64_t kMaxAhead = 32;
-  if (4 * int64_t(leaves.size()) * shape.perThread <= kMaxAhead)
+  if (loadsAhead())
     for (Value leaf : leaves)
       for (const Slot &slot : slots)
         e.evaluate(leaf, *rules.flipOf(leaf), slot);
@@ -323,9 +378,14 @@ void RowEmitter::emitRow(OpBuilder &body, OpBuilder &outside, Value row,
       for (Gathered &max : gathered) {
         if (stageOf(max.item->value) != stage)
           continue;
+        // In shared memory there is room for columns that are none.
         SmallVector<Value> words =
-            m.wordsOf(e, max.item->reduction, max.item->flip, slot, valid[u]);
-        m.combine(max.form, max.words[max.columns ? u : 0], words);
+            m.wordsOf(e, max.item->reduction, max.item->flip, slot,
+                      max.inShared ? Value() : valid[u]);
+        if (max.inShared)
+          gatherShared(max, u, words, body);
+        else
+          m.combine(max.form, max.words[max.columns ? u : 0], words);
       }
     }
     for (const LaunchItem &item : c.launch().items)
@@ -532,11 +592,73 @@ void RowEmitter::storeItem(const LaunchItem &item, VectorEvaluator &e,
   guarded(d.equals(thread, 0), slots.front());
 }
 
+/// Where a thread gathers the maxima of a slot's columns.
+Value RowEmitter::sharedWords(const Gathered &max, size_t slot, OpBuilder &at) {
+  Device d(at, loc);
+  int64_t count = max.wordCount();
+  Value offset = d.mul(d.add(thread, int64_t(slot) * shape.threads), count);
+  return d.address(max.shared, offset, at.getI32Type());
+}
+
+void RowEmitter::gatherShared(const Gathered &max, size_t slot,
+                              ArrayRef<Value> words, OpBuilder &body) {
+  Device d(body, loc);
+  MaxEmitter m(body, loc);
+  Type i32 = body.getI32Type();
+  Value base = sharedWords(max, slot, body);
+  for (size_t i = 0; i < words.size(); i += 4) {
+    Value at = d.address(base, d.i32(i), i32);
+    SmallVector<Value> known =
+        d.unpack(d.load(at, VectorType::get({4}, i32), 16));
+    m.combine(max.form, known, words.slice(i, 4));
+    d.store(at, d.pack(known), 16);
+  }
+}
+
+/// Combines what a block has gathered, neighbouring threads neighbouring
+/// columns.
+void RowEmitter::flushShared(const Gathered &max, OpBuilder &after) {
+  Device d(after, loc);
+  Value base = c.reductionPointer(max.item->reduction, after);
+  int64_t cols = rules.getSpace().cols;
+  Value low = d.i32(0),
+        high = d.i32(llvm::divideCeilSigned(cols, shape.threads));
+  auto loop = scf::ForOp::create(after, loc, low, high, d.i32(1));
+  OpBuilder body(loc.getContext());
+  body.setInsertionPoint(loop.getBody()->getTerminator());
+  Device inner(body, loc);
+  Value col =
+      inner.add(inner.mul(loop.getInductionVar(), shape.threads), thread);
+  if (cols % shape.threads != 0) {
+    auto inside = scf::IfOp::create(body, loc, inner.below(col, cols),
+                                    /*withElseRegion=*/false);
+    body.setInsertionPoint(inside.thenBlock()->getTerminator());
+  }
+  Type i32 = body.getI32Type(), i16 = body.getI16Type();
+  Value word;
+  if (max.form == MaxForm::Pairs)
+    word = inner.shiftLeft(
+        inner.toInt(inner.load(inner.address(max.shared, col, i16), i16, 2),
+                    32),
+        16);
+  else
+    word = inner.load(inner.address(max.shared, col, i32), i32, 4);
+  MaxEmitter m(body, loc);
+  inner.atomicMax(inner.address(base, col, i32),
+                  m.finishBits(MaxEmitter::foldedForm(max.form), word));
+}
+
 /// Combines what each thread has gathered over its rows.
 void RowEmitter::flush(OpBuilder &after) {
   Device d(after, loc);
   MaxEmitter m(after, loc);
+  if (llvm::any_of(gathered, [](const Gathered &max) { return max.inShared; }))
+    d.barrier();
   for (Gathered &max : gathered) {
+    if (max.inShared) {
+      flushShared(max, after);
+      continue;
+    }
     Value base = c.reductionPointer(max.item->reduction, after);
     Type i32 = after.getI32Type();
     if (!max.columns) {

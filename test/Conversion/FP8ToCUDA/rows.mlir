@@ -5,7 +5,7 @@
 // RUN: fp8-opt %s --compile --emit=ptx | FileCheck %s
 
 // IR: fills = [#fp8.fill<buffer = 3, bytes = 16384>]
-// IR-SAME: launches = [#fp8.launch<symbol = "[[MAIN:.*]]", grid = [{{[0-9]+}}, 1, 1], block = [256, 1, 1], shared = 0>,
+// IR-SAME: launches = [#fp8.launch<symbol = "[[MAIN:.*]]", grid = [{{[0-9]+}}, 1, 1], block = [256, 1, 1], shared = 8192>,
 // IR-SAME: #fp8.launch<symbol = "[[TAIL:.*]]", grid = [16, 1, 1], block = [256, 1, 1], shared = 0>]
 // IR: gpu.module @kernels [#nvvm.target<O = 3, chip = "sm_90a", features = "+ptx80">]
 // IR: llvm.func @[[MAIN]](%{{.*}}: !llvm.ptr<1> {llvm.align = 16 : i64, llvm.noalias, llvm.readonly}

@@ -256,8 +256,13 @@ bool PtxModule::parse(const std::string &text, std::string &error) {
       body = false;
       continue;
     }
-    if (!f)
+    if (!f) {
+      if (line.rfind(".extern .shared", 0) == 0) {
+        std::string name = line.substr(line.find_last_of(" \t") + 1);
+        dynamicNames.insert(name.substr(0, name.find('[')));
+      }
       continue;
+    }
     if (line.rfind(".param", 0) == 0) {
       std::string name = line.substr(line.find_last_of(" \t") + 1);
       if (name.back() == ',')
@@ -338,7 +343,9 @@ struct SharedByte {
 struct Block {
   const PtxModule::Function &f;
   const std::vector<PtxModule::Buffer> &arguments;
+  const std::set<std::string> &dynamicNames;
   int64_t id, size;
+  size_t sharedBytes;
   std::vector<uint64_t> memory; // registers, a row a thread
   std::vector<int> pc;
   enum State { Ready, AtBarrier, AtWarp, Done };
@@ -350,10 +357,19 @@ struct Block {
 
   Block(const PtxModule::Function &f,
         const std::vector<PtxModule::Buffer> &arguments, int64_t id,
-        int64_t size)
-      : f(f), arguments(arguments), id(id), size(size),
+        int64_t size, int64_t dynamicShared,
+        const std::set<std::string> &dynamicNames)
+      : f(f), arguments(arguments), dynamicNames(dynamicNames), id(id),
+        size(size), sharedBytes(f.sharedBytes + dynamicShared),
         memory(f.registers.size() * size), pc(size), state(size, Ready),
-        shared(f.sharedBytes + 16, 0xCD), accesses(f.sharedBytes + 16) {}
+        shared(sharedBytes + 16, 0xCD), accesses(sharedBytes + 16) {}
+
+  /// Where a variable in shared memory begins; -1 where `name` is none.
+  int64_t offsetOf(const std::string &name) const {
+    if (auto it = f.shared.find(name); it != f.shared.end())
+      return int64_t(it->second);
+    return dynamicNames.count(name) ? int64_t(f.sharedBytes) : -1;
+  }
 
   uint64_t &reg(int thread, int number) {
     return memory[thread * f.registers.size() + number];
@@ -374,9 +390,8 @@ struct Block {
     if (operand.kind == Kind::Register)
       return reg(thread, operand.reg);
     if (operand.kind == Kind::Symbol) {
-      if (auto it = f.shared.find(operand.name); it != f.shared.end())
-        return reinterpret_cast<uint64_t>(sharedBase() + it->second);
-      return 0;
+      int64_t offset = offsetOf(operand.name);
+      return offset < 0 ? 0 : reinterpret_cast<uint64_t>(sharedBase() + offset);
     }
     return operand.value;
   }
@@ -385,8 +400,8 @@ struct Block {
                   size_t bytes, bool write) {
     uint64_t base = operand.reg >= 0 ? reg(thread, operand.reg) : 0;
     if (operand.reg < 0)
-      if (auto it = f.shared.find(operand.name); it != f.shared.end())
-        base = reinterpret_cast<uint64_t>(sharedBase() + it->second);
+      if (int64_t offset = offsetOf(operand.name); offset >= 0)
+        base = reinterpret_cast<uint64_t>(sharedBase() + offset);
     auto *address = reinterpret_cast<uint8_t *>(base + operand.value);
     if (reinterpret_cast<uintptr_t>(address) % bytes) {
       fail(i, "misaligned access", thread);
@@ -394,7 +409,7 @@ struct Block {
     }
     if (i.has("shared")) {
       if (address < sharedBase() ||
-          address + bytes > sharedBase() + f.sharedBytes) {
+          address + bytes > sharedBase() + sharedBytes) {
         fail(i, "access outside of shared memory", thread);
         return nullptr;
       }
@@ -873,6 +888,7 @@ bool Block::run() {
 } // namespace
 
 bool PtxModule::launch(const std::string &kernel, int64_t grid, int64_t block,
+                       int64_t dynamicShared,
                        const std::vector<Buffer> &arguments,
                        std::string &error) {
   auto it = functions.find(kernel);
@@ -883,7 +899,8 @@ bool PtxModule::launch(const std::string &kernel, int64_t grid, int64_t block,
     return false;
   }
   for (int64_t id = 0; id < grid; ++id) {
-    Block running(*it->second, arguments, id, block);
+    Block running(*it->second, arguments, id, block, dynamicShared,
+                  dynamicNames);
     if (!running.run()) {
       error = running.error;
       return false;

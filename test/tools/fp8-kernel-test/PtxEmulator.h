@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -39,15 +40,17 @@ public:
     size_t bytes;
   };
 
-  /// Runs `grid` blocks of `block` threads of `kernel`; its parameters are the
-  /// addresses of `arguments`.
+  /// Runs `grid` blocks of `block` threads of `kernel`, with so many bytes of
+  /// dynamic shared memory; its parameters are the addresses of `arguments`.
   bool launch(const std::string &kernel, int64_t grid, int64_t block,
-              const std::vector<Buffer> &arguments, std::string &error);
+              int64_t dynamicShared, const std::vector<Buffer> &arguments,
+              std::string &error);
 
   struct Function;
 
 private:
   std::map<std::string, std::unique_ptr<Function>> functions;
+  std::set<std::string> dynamicNames; ///< of dynamic shared memory
 };
 
 } // namespace fp8test

@@ -367,7 +367,7 @@ LogicalResult Emulation::run(KernelOp kernel) {
   for (LaunchAttr launch : kernel.getLaunches()->getAsRange<LaunchAttr>()) {
     std::string error;
     if (!ptx.launch(launch.getSymbol().str(), launch.getGrid()[0],
-                    launch.getBlock()[0], buffers, error))
+                    launch.getBlock()[0], launch.getShared(), buffers, error))
       return kernel.emitError() << error;
   }
   return success();

@@ -106,12 +106,17 @@ public:
 
   /// A pointer, at the start of `entry`, to so many bytes, 16-byte aligned.
   Value allocate(int64_t bytes, Block &entry, Location loc);
+  /// The same of the memory whose size the launch gives: a block may have more
+  /// of it than the 48 KiB that variables can take.
+  Value allocateDynamic(int64_t bytes, Block &entry, Location loc);
   int64_t getBytes() const { return total; }
+  int64_t getDynamicBytes() const { return dynamicBytes; }
 
 private:
   Operation *module;
   std::string name;
-  int64_t total = 0;
+  LLVM::GlobalOp dynamic;
+  int64_t total = 0, dynamicBytes = 0;
   unsigned count = 0;
 };
 

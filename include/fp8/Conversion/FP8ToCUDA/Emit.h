@@ -24,6 +24,9 @@ struct Chip {
   int64_t multiprocessors;
   int64_t registers;  ///< of a multiprocessor, 32 bits each
   int64_t maxThreads; ///< of a multiprocessor
+  /// Bytes of shared memory of a multiprocessor; a block, with what the system
+  /// takes, may have all of it.
+  int64_t sharedBytes;
 };
 
 /// The chip called `name`, or null.
