@@ -270,13 +270,14 @@ static Value computeOne(Operation *op, ArrayRef<Value> x, OpBuilder &at,
       .Default([](Operation *) { return Value(); });
 }
 
-/// 1 / x of each, rounded to nearest, with one branch for all. Where x has an
-/// exponent from -126 to 125, the approximation and one Newton step give it, as
-/// in the code that ptxas makes of a division.
+/// 1 / x of each, rounded to nearest, with one branch for all. The
+/// approximation and one Newton step give it, as in the code that ptxas makes
+/// of a division, unless the approximation is zero, infinite or NaN: then the
+/// error of its product with x is 1 or NaN, else it is below 2^-22.
 static SmallVector<Value> reciprocals(ArrayRef<Value> x, OpBuilder &at,
                                       Location loc) {
   Device d(at, loc);
-  Value minusOne = d.f32(-1.0f), largest;
+  Value minusOne = d.f32(-1.0f), errors;
   SmallVector<Value> results;
   Type f32 = at.getF32Type();
   for (Value value : x) {
@@ -284,12 +285,13 @@ static SmallVector<Value> reciprocals(ArrayRef<Value> x, OpBuilder &at,
     Value e = LLVM::FMAOp::create(at, loc, f32, value, r, minusOne);
     Value correction = arith::NegFOp::create(at, loc, e);
     results.push_back(LLVM::FMAOp::create(at, loc, f32, r, correction, r));
-    // Without the sign, and less the smallest number taken.
-    Value distance =
-        d.add(d.shiftLeft(d.bitcast(value, at.getI32Type()), 1), -0x01000000);
-    largest = largest ? d.umax(largest, distance) : distance;
+    Value error = LLVM::FAbsOp::create(at, loc, e);
+    errors =
+        errors ? Value(arith::AddFOp::create(at, loc, errors, error)) : error;
   }
-  return d.reciprocalsUnless(d.below(largest, int32_t(0xFC000000)), results, x);
+  Value near = arith::CmpFOp::create(at, loc, arith::CmpFPredicate::OLT, errors,
+                                     d.f32(0.5f));
+  return d.reciprocalsUnless(near, results, x);
 }
 
 Lanes VectorEvaluator::computeElementwise(Operation *op, bool flip,
