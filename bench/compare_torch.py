@@ -1,0 +1,106 @@
+# ===- compare_torch.py - ours beside PyTorch, in one run ---*- Python -*-=== #
+#
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# Times artifacts of the Llama-3-8B feed-forward step with fp8-run, and PyTorch's variants of the same step, on one card
+# in one run: the same sizes, gradients written, peaks over what was there before the step (parameters and inputs apart,
+# weight gradients included). Ours are run before and after PyTorch's, so that a drift of the card's clock shows.
+#
+# usage: compare_torch.py --fp8-run PATH --artifacts DIR [--out FILE.json] [--layers 4 --tokens 16384 --dim 4096 --ffn
+#        14336] [--repeats 20] [--quick]
+#
+# DIR holds NAME.fp8 (fp8-opt --compile=target=h200,... --emit=artifact). Needs torch and a GPU, no compiler.
+#
+# ===--------------------------------------------------------=== #
+"""Writes a table and a JSON file of step times and peaks, ours and PyTorch's."""
+
+import argparse
+import datetime
+import json
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+
+MIB = 2**20
+
+
+def run_ours(fp8_run, artifact, repeats, arguments=()):
+    """One artifact: planned memory, replayed as a CUDA graph; its matmuls alone in the same process."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "run.json"
+        command = [fp8_run, artifact, "--backend=cuda", f"--steps={repeats}", "--warmup=5", "--graph", "--bench",
+                   f"--json={path}", *arguments]
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode:
+            return {"name": artifact.stem, "error": (done.stdout + done.stderr)[-400:]}
+        result = json.loads(path.read_text())
+    times = sorted(result["step_ms"])
+    return {"name": artifact.stem, "ms": statistics.median(times), "ms_min": times[0],
+            "peak_bytes": result["measured_peak_bytes"], "planned_peak_bytes": result["planned_peak_bytes"],
+            "saved_bytes": result["saved_bytes"], "matmuls_ms": statistics.median(result["gemm_ms"]),
+            "copy_bytes_per_s": result["copy_bytes_per_s"],
+            "device_overhead_bytes": result["device_overhead_bytes"]}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--fp8-run", required=True)
+    parser.add_argument("--artifacts", required=True, type=pathlib.Path)
+    parser.add_argument("--out", type=pathlib.Path)
+    parser.add_argument("--layers", type=int, default=4)
+    parser.add_argument("--tokens", type=int, default=16384)
+    parser.add_argument("--dim", type=int, default=4096)
+    parser.add_argument("--ffn", type=int, default=14336)
+    parser.add_argument("--repeats", type=int, default=20)
+    parser.add_argument("--quick", action="store_true", help="of PyTorch's variants only float8 with budgets 1 and 0.5")
+    options = parser.parse_args()
+    artifacts = sorted(options.artifacts.glob("*.fp8"))
+    if not artifacts:
+        sys.exit(f"error: expected artifacts (*.fp8) in {options.artifacts}, but there are none")
+    sizes = (options.layers, options.tokens, options.dim, options.ffn)
+
+    before = [run_ours(options.fp8_run, artifact, options.repeats) for artifact in artifacts]
+    import torch
+    import torch_ffn
+
+    variants = [("fp8 rowwise, compile", True, 1.0), ("+ memory budget 0.5", True, 0.5)]
+    if not options.quick:
+        variants = [("bf16, compile", False, 1.0), ("fp8 rowwise, compile", True, 1.0),
+                    ("+ memory budget 0.75", True, 0.75), ("+ memory budget 0.5", True, 0.5),
+                    ("+ memory budget 0.25", True, 0.25)]
+    peers = []
+    for name, fp8, budget in variants:
+        peers.append(torch_ffn.run_variant(name, fp8, budget, *sizes, options.repeats))
+        print(json.dumps(peers[-1]), flush=True)
+    matmuls = torch_ffn.matmuls_alone(*sizes, options.repeats)
+    copy = torch_ffn.copy_rate()
+    torch.cuda.empty_cache()
+    after = [run_ours(options.fp8_run, artifact, options.repeats) for artifact in artifacts]
+
+    result = {"schema": "fp8opt-bench-1", "date": datetime.date.today().isoformat(),
+              "gpu": torch.cuda.get_device_name(), "torch": torch.__version__, "cuda": torch.version.cuda,
+              "layers": options.layers, "tokens": options.tokens, "dim": options.dim, "ffn": options.ffn,
+              "repeats": options.repeats, "torch_matmuls_ms": matmuls, "torch_copy_bytes_per_s": copy,
+              "torch_rows": peers, "ours_before": before, "ours_after": after}
+    if options.out:
+        options.out.write_text(json.dumps(result, indent=1) + "\n")
+    reference = next(row for row in peers if row["name"] == "fp8 rowwise, compile")
+    print(f"{result['gpu']}, torch {result['torch']}, {options.layers} layers, {options.tokens} tokens; "
+          f"medians of {options.repeats}")
+    print(f"matmuls alone: PyTorch {matmuls:.2f} ms; copy {copy / 1e12:.2f} TB/s")
+    print(f"{'':34}{'ms':>9}{'min':>9}{'of compile':>12}{'peak MiB':>10}{'saved MiB':>11}{'matmuls':>9}")
+    for rows, label in ((before, "ours, before: "), (peers, "torch: "), (after, "ours, after: ")):
+        for row in rows:
+            if "error" in row:
+                print(f"{label + row['name']:34} {row['error']}")
+                continue
+            alone = row.get("matmuls_ms")
+            print(f"{label + row['name']:34}{row['ms']:9.2f}{row['ms_min']:9.2f}{row['ms'] / reference['ms']:12.3f}"
+                  f"{row['peak_bytes'] / MIB:10.0f}{row['saved_bytes'] / MIB:11.0f}"
+                  f"{alone if alone is not None else float('nan'):9.2f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,166 @@
+# ===- torch_ffn.py - the feed-forward step in PyTorch ---*- Python -*-=== #
+#
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# Llama-3-8B's feed-forward layers, forward and backward, under torch.compile: in bf16 and in float8 with one scale a
+# row, as torchao's recipe of that name has it (operands saved in bf16 and cast again in backward, fast accumulation
+# in all three matmuls), with PyTorch's own memory budgets. Needs torch and a GPU.
+#
+# ===-----------------------------------------------------=== #
+"""The peer of compare_torch.py: step time, peak and saved bytes of PyTorch on the same step."""
+
+import gc
+import statistics
+import time
+
+import torch
+import torch._functorch.config as functorch_config
+import torch.nn.functional as F
+from torch import nn
+
+E4M3 = torch.float8_e4m3fn
+LARGEST = 448.0
+
+
+def cast(x, dim):
+    """`x` in e4m3 with one scale for each slice along `dim`, and the factors that undo it."""
+    amax = torch.amax(torch.abs(x), dim=dim, keepdim=True).to(torch.float32)
+    scale = LARGEST / torch.clamp(amax, min=1e-12)
+    data = torch.clamp(x.to(torch.float32) * scale, -LARGEST, LARGEST).to(E4M3)
+    return data, 1.0 / scale
+
+
+def product(a, b):
+    """[M, K] times [K, N] in float8, one scale a row of `a` and a column of `b`."""
+    qa, sa = cast(a, -1)
+    qb, sb = cast(b, 0)
+    if qb.stride(0) != 1:
+        qb = qb.t().contiguous().t()
+    if qa.stride(1) != 1:
+        qa = qa.contiguous()
+    return torch._scaled_mm(qa, qb, scale_a=sa, scale_b=sb, out_dtype=torch.bfloat16, use_fast_accum=True)
+
+
+class Rowwise(torch.autograd.Function):
+    """x times the transpose of w, with the gradients of both."""
+
+    @staticmethod
+    def forward(ctx, x, w):
+        ctx.save_for_backward(x, w)
+        return product(x, w.t())
+
+    @staticmethod
+    def backward(ctx, g):
+        x, w = ctx.saved_tensors
+        return product(g, w), product(g.t(), x)
+
+
+class FeedForward(nn.Module):
+    """x + w2(silu(w1(x)) * w3(x))."""
+
+    def __init__(self, dim, ffn, fp8):
+        super().__init__()
+        self.fp8 = fp8
+        for name, shape in (("w1", (ffn, dim)), ("w3", (ffn, dim)), ("w2", (dim, ffn))):
+            setattr(self, name, nn.Parameter(torch.randn(shape, device="cuda", dtype=torch.bfloat16) * shape[1] ** -0.5))
+
+    def linear(self, x, w):
+        return Rowwise.apply(x, w) if self.fp8 else F.linear(x, w)
+
+    def forward(self, x):
+        return x + self.linear(F.silu(self.linear(x, self.w1)) * self.linear(x, self.w3), self.w2)
+
+
+def median_ms(function, repeats, warmup=3):
+    for _ in range(warmup):
+        function()
+    times = []
+    for _ in range(repeats):
+        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        start.record()
+        function()
+        end.record()
+        torch.cuda.synchronize()
+        times.append(start.elapsed_time(end))
+    return statistics.median(times), min(times)
+
+
+def run_variant(name, fp8, budget, layers, tokens, dim, ffn, repeats, microbatches=1):
+    """One row of the table: `layers` layers, each compiled, under PyTorch's memory budget. With several microbatches
+    the gradients of a step are summed in f32 beside the parameters (main_grad), as training with them does."""
+    torch._dynamo.reset()
+    gc.collect()
+    torch.cuda.empty_cache()
+    torch.manual_seed(0)
+    functorch_config.activation_memory_budget = budget
+    stack = nn.ModuleList([FeedForward(dim, ffn, fp8) for _ in range(layers)])
+    compiled = [torch.compile(layer) for layer in stack]
+    x0 = torch.randn(tokens, dim, device="cuda", dtype=torch.bfloat16)
+    gradient = torch.randn(tokens, dim, device="cuda", dtype=torch.bfloat16)
+    parameters = list(stack.parameters())
+    main = [torch.zeros_like(p, dtype=torch.float32) for p in parameters] if microbatches > 1 else []
+
+    def microbatch(first):
+        for p in parameters:
+            p.grad = None  # written, not accumulated
+        x = x0.detach().requires_grad_(True)
+        h = x
+        for layer in compiled:
+            h = layer(h)
+        saved = torch.cuda.memory_allocated()
+        h.backward(gradient)
+        for total, p in zip(main, parameters):
+            if first:
+                total.copy_(p.grad)
+            else:
+                total.add_(p.grad)
+        return saved
+
+    def step():
+        return [microbatch(index == 0) for index in range(microbatches)][-1]
+
+    started = time.time()
+    step()
+    torch.cuda.synchronize()
+    compile_seconds = time.time() - started
+    step()
+    for p in parameters:
+        p.grad = None
+    torch.cuda.synchronize()
+    torch.cuda.reset_peak_memory_stats()
+    base = torch.cuda.memory_allocated()
+    saved = step() - base
+    torch.cuda.synchronize()
+    peak = torch.cuda.max_memory_allocated() - base
+    median, best = median_ms(step, repeats)
+    return {"name": name, "ms": median, "ms_min": best, "peak_bytes": peak, "saved_bytes": saved,
+            "compile_s": compile_seconds}
+
+
+def matmuls_alone(layers, tokens, dim, ffn, repeats):
+    """The step's matmuls back to back, on random data cast as the step casts it."""
+    shapes = [(tokens, ffn, dim), (tokens, ffn, dim), (tokens, dim, ffn),  # forward
+              (tokens, ffn, dim), (dim, ffn, tokens),  # gradients of the activation and of w2
+              (tokens, dim, ffn), (ffn, dim, tokens), (tokens, dim, ffn), (ffn, dim, tokens)]
+    operands = []
+    for m, n, k in shapes:
+        a = torch.randn(m, k, device="cuda", dtype=torch.bfloat16)
+        b = torch.randn(n, k, device="cuda", dtype=torch.bfloat16)
+        (qa, sa), (qb, sb) = cast(a, -1), cast(b, -1)
+        operands.append((qa, qb.t(), sa, sb.t()))
+        del a, b
+
+    def run():
+        for _ in range(layers):
+            for qa, qb, sa, sb in operands:
+                torch._scaled_mm(qa, qb, scale_a=sa, scale_b=sb, out_dtype=torch.bfloat16, use_fast_accum=True)
+
+    return median_ms(run, repeats)[0]
+
+
+def copy_rate(repeats=20):
+    """Bytes read and written a second of a copy of 2 GiB."""
+    source = torch.empty(2**31, device="cuda", dtype=torch.uint8)
+    target = torch.empty_like(source)
+    milliseconds = median_ms(lambda: target.copy_(source), repeats)[0]
+    return 2 * 2**31 / milliseconds * 1e3
