@@ -88,7 +88,8 @@ public:
   Expander(MLIRContext *context, bool isTraining)
       : builder(context), isTraining(isTraining) {}
 
-  void expand(Block &block);
+  /// `step` is the step that `block` is a region of, if it is.
+  void expand(Block &block, StepOp step = {});
 
 private:
   /// A cast is the same if value, group, format and rule are: the recipe's kind
@@ -105,9 +106,13 @@ private:
   Value permute(Value value);
   Value firstAlike(Value value);
   Location named(Value value, Operation *op, const Twine &suffix);
+  /// Puts the builder behind `value` where that is known in the forward region,
+  /// whichever region is being expanded; returns whether it is.
+  bool moveToForward(Value value);
 
   OpBuilder builder;
   bool isTraining;
+  StepOp step;
   std::map<Key, Scaled> casts; // only looked up
   using ViewKey =
       std::tuple<const void *, const void *, const void *, const void *>;
@@ -166,9 +171,28 @@ Value Expander::firstAlike(Value value) {
   return views.try_emplace(key, value).first->second;
 }
 
+bool Expander::moveToForward(Value value) {
+  if (!step)
+    return false;
+  Block &forward = step.getForward().front();
+  if (auto argument = dyn_cast<BlockArgument>(value)) {
+    auto function = dyn_cast<func::FuncOp>(argument.getOwner()->getParentOp());
+    if (!function || function.getArgAttr(argument.getArgNumber(), kTangentAttr))
+      return false;
+    builder.setInsertionPointToStart(&forward);
+    return true;
+  }
+  if (value.getDefiningOp()->getBlock() != &forward)
+    return false;
+  builder.setInsertionPointAfterValue(value);
+  return true;
+}
+
 Value Expander::amax(Location loc, Value value, ArrayRef<int64_t> group) {
   Value &memo = maxima[{value.getAsOpaquePointer(), group.vec()}];
   if (!memo) {
+    OpBuilder::InsertionGuard guard(builder);
+    moveToForward(value);
     auto type = llvm::cast<RankedTensorType>(value.getType());
     memo = AmaxOp::create(
         builder, loc,
@@ -212,6 +236,9 @@ Scaled Expander::cast(Operation *op, RecipeAttr recipe, ValueRange state,
     Value maximum = amax(named(value, op, groupName + ".amax"), value, group);
     // torchao's rule for rowwise, TransformerEngine's for the others.
     bool isRowwise = recipe.getKind() == RecipeKind::Rowwise;
+    OpBuilder::InsertionGuard guard(builder);
+    if (moveToForward(value))
+      builder.setInsertionPointAfterValue(maximum);
     memo.scale = ScaleOp::create(
         builder, named(value, op, groupName + ".scale"), maximum.getType(),
         maximum, format, APFloat(isRowwise ? 1e-12 : 0.0),
@@ -241,7 +268,8 @@ Value Expander::product(Operation *op, bool fast, Scaled a, Scaled b) {
   return matmul;
 }
 
-void Expander::expand(Block &block) {
+void Expander::expand(Block &block, StepOp step) {
+  this->step = step;
   for (Operation &op : llvm::make_early_inc_range(block)) {
     builder.setInsertionPoint(&op);
     Value result;
@@ -289,8 +317,8 @@ struct ExpandRecipesPass
         for (StepOp step : block.getOps<StepOp>()) {
           inlineResiduals(step);
           Expander expander(&getContext(), /*isTraining=*/true);
-          expander.expand(step.getForward().front());
-          expander.expand(step.getBackward().front());
+          expander.expand(step.getForward().front(), step);
+          expander.expand(step.getBackward().front(), step);
           formResiduals(step);
         }
       }

@@ -52,7 +52,10 @@ def FP8ExpandRecipesPass : Pass<"fp8-expand-recipes", "::mlir::ModuleOp"> {
     | block128 | [1, 128], [128, 128] | [1, 128], [128, 128] | [128, 1], [128, 1] |
 
     A value that is cast twice alike (same group, format, rule) is cast once: in the backward region an equal cast of
-    the forward region is read as a residual, which makes it a candidate for saving. Dimensions are exchanged with
+    the forward region is read as a residual, which makes it a candidate for saving. The maximum and scale of a value that
+    the forward region knows stand there, behind the value, also where only a cast of the backward region needs them: to
+    keep them (4 bytes a row or column, taken while the value is read anyway) or to take them again is then a choice like
+    any other. Dimensions are exchanged with
     `fp8.permute`, a view; `fp8-legalize-layouts` moves bytes where the target needs it. With a `delayed`
     recipe the scale is the state argument, and the amax is pushed where it is computed, once a value and history;
     outside an `fp8.step` (evaluation) nothing is pushed.
