@@ -68,7 +68,8 @@ public:
 private:
   bool isExecuted(const Instance &instance) const {
     NodeClass kind = program.node(instance).kind;
-    return kind != NodeClass::View && kind != NodeClass::Constant;
+    return kind != NodeClass::View && kind != NodeClass::Constant &&
+           !instance.dead;
   }
   int producerGroup(int value) const {
     int instance = program.values[program.values[value].root].instance;

@@ -8,6 +8,8 @@
 
 #include "fp8/Analysis/Program.h"
 
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+
 using namespace mlir;
 using namespace mlir::fp8;
 
@@ -46,6 +48,9 @@ private:
   bool readsFromForward(int value);
   /// The instance value that a backward instance reads for graph value `value`.
   int resolve(int value);
+  /// Marks what the forward region need not run: what only backward reads, and
+  /// computes again.
+  void markDead();
   bool isKept(int root) const {
     return !isChoice(graph, root) || selection[root];
   }
@@ -156,6 +161,22 @@ void Materializer::run() {
   for (auto [index, isKept] : llvm::enumerate(kept))
     if (isKept)
       program.residuals.push_back(index);
+  markDead();
+}
+
+void Materializer::markDead() {
+  std::vector<bool> needed = kept;
+  for (int id = graph.firstBackward - 1; id >= 0; --id) {
+    const PlanNode &node = graph.nodes[id];
+    bool runs = isa<OpaqueOp>(node.op) || !wouldOpBeTriviallyDead(node.op) ||
+                llvm::any_of(node.results, [&](int value) {
+                  return needed[value] || graph.rootOf(value).escapes;
+                });
+    program.instances[id].dead = !runs;
+    if (runs)
+      for (int operand : node.operands)
+        needed[operand] = true;
+  }
 }
 
 } // namespace

@@ -106,8 +106,8 @@ private:
   Value permute(Value value);
   Value firstAlike(Value value);
   Location named(Value value, Operation *op, const Twine &suffix);
-  /// Puts the builder behind `value` where that is known in the forward region,
-  /// whichever region is being expanded; returns whether it is.
+  /// Moves the builder from the backward region to where `value` is at hand in
+  /// the forward region; returns whether there is such a place.
   bool moveToForward(Value value);
 
   OpBuilder builder;
@@ -175,16 +175,24 @@ bool Expander::moveToForward(Value value) {
   if (!step)
     return false;
   Block &forward = step.getForward().front();
-  if (auto argument = dyn_cast<BlockArgument>(value)) {
-    auto function = dyn_cast<func::FuncOp>(argument.getOwner()->getParentOp());
-    if (!function || function.getArgAttr(argument.getArgNumber(), kTangentAttr))
+  if (builder.getInsertionBlock() == &forward)
+    return false;
+  if (Operation *producer = value.getDefiningOp()) {
+    if (producer->getBlock() != &forward)
       return false;
-    builder.setInsertionPointToStart(&forward);
+    builder.setInsertionPointAfter(producer);
     return true;
   }
-  if (value.getDefiningOp()->getBlock() != &forward)
+  auto argument = cast<BlockArgument>(value);
+  auto function = dyn_cast<func::FuncOp>(argument.getOwner()->getParentOp());
+  if (!function || function.getArgAttr(argument.getArgNumber(), kTangentAttr))
     return false;
-  builder.setInsertionPointAfterValue(value);
+  // Before what reads it first.
+  Operation *first = forward.getTerminator();
+  for (Operation *user : value.getUsers())
+    if (user->getBlock() == &forward && user->isBeforeInBlock(first))
+      first = user;
+  builder.setInsertionPoint(first);
   return true;
 }
 

@@ -24,6 +24,7 @@ struct Instance {
   int node = -1;
   bool backward = false;
   bool clone = false; ///< a recomputation in the backward region
+  bool dead = false;  ///< of the forward region, and nothing needs it: not run
   SmallVector<int, 4> operands;
   SmallVector<int, 2> results;
 };
