@@ -117,9 +117,16 @@ int fp8rt_get_function(const fp8rt_program *program, size_t index,
   const Function *function = functionAt(program, index);
   if (!function)
     return 1;
-  *info = {function->name.c_str(),   function->arguments.size(),
-           function->results.size(), function->commands.size(),
-           function->peakBytes,      function->arenaBytes,
+  size_t gemms = 0;
+  for (const Command &command : function->commands)
+    gemms += command.op == CommandOp::Gemm;
+  *info = {function->name.c_str(),
+           function->arguments.size(),
+           function->results.size(),
+           function->commands.size(),
+           gemms,
+           function->peakBytes,
+           function->arenaBytes,
            function->savedBytes};
   return 0;
 }

@@ -32,7 +32,7 @@ extern "C" {
 #endif
 
 /// Changes when a declaration below changes incompatibly.
-#define FP8RT_ABI_VERSION 2
+#define FP8RT_ABI_VERSION 3
 int fp8rt_abi_version(void);
 
 typedef struct fp8rt_program fp8rt_program;
@@ -76,6 +76,8 @@ typedef struct {
   size_t argument_count;
   size_t result_count;
   size_t command_count;
+  /// Commands that are matmuls: on a GPU they sum in an order of their own.
+  size_t gemm_count;
   /// Bytes of everything live at the worst point, as planned.
   uint64_t peak_bytes;
   /// Size of the arena, without what a watched run adds.

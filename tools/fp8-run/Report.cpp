@@ -116,7 +116,7 @@ std::string fp8run::resultsJson(const Options &options,
         results.overheadBytes ? Json(*results.overheadBytes) : Json();
     json["pool_high_bytes"] =
         results.poolHighBytes >= 0 ? Json(results.poolHighBytes) : Json();
-    json["tolerance"] = options.tolerance;
+    json["tolerance"] = results.tolerance;
   }
   if (options.bench) {
     json["gemm_ms"] = results.gemmMilliseconds;

@@ -117,7 +117,9 @@ private:
     out.savedBytes = functions[0].info.saved_bytes;
     size_t planSize = 0;
     const void *plan = fp8rt_get_section(program, "plan", &planSize);
+    bool hasMatmuls = false;
     for (BoundFunction &function : functions) {
+      hasMatmuls |= function.info.gemm_count > 0;
       uint64_t listed = function.info.peak_bytes;
       function.plannedPeak =
           plannedPeakBytes({static_cast<const char *>(plan), planSize},
@@ -132,6 +134,7 @@ private:
           std::max(out.plannedPeakBytes, function.plannedPeak);
       out.arenaBytes = std::max(out.arenaBytes, function.info.arena_bytes);
     }
+    out.tolerance = options.tolerance.value_or(hasMatmuls ? kGpuTolerance : 0);
     return true;
   }
 

@@ -63,6 +63,8 @@ struct StepResults {
   std::optional<uint64_t> overheadBytes;
   /// In dynamic mode on a GPU: the most its memory pool counted, else -1.
   int64_t poolHighBytes = -1;
+  /// On a GPU: the relative error that a check accepts.
+  double tolerance = 0;
   std::vector<LedgerLine> ledger;
   uint64_t plannedPeakBytes = 0;
   uint64_t measuredPeakBytes = 0;

@@ -99,12 +99,12 @@ int main(int argc, char **argv) {
                               comparison.emplace(), error))
       return fail(error);
     if (options.isCuda()) {
-      if (comparison->maxRelativeError > options.tolerance)
+      if (comparison->maxRelativeError > results.tolerance)
         results.faults.push_back("output '" + comparison->worstOutput +
                                  "' differs from the reference by " +
                                  std::to_string(comparison->maxRelativeError) +
                                  " in the relative 2-norm; accepted is " +
-                                 std::to_string(options.tolerance));
+                                 std::to_string(results.tolerance));
     } else if (!comparison->firstDifference.empty()) {
       results.faults.push_back(comparison->firstDifference);
     }
