@@ -53,6 +53,7 @@ private:
     bool grid;
     SmallVector<Value> words = {};
     Value scratch = {};
+    Value scales = {}; ///< in shared memory, where all there is to do is scale
   };
   /// A transposed result on its way through shared memory.
   struct Transposed {
@@ -77,6 +78,7 @@ private:
   void emitTransposed(unsigned stage);
   void reduceRow(Operation *op, bool flip, size_t k, bool grid);
   void completeReductions();
+  void shareScales(MutableArrayRef<Pending> pending);
   void gather(const Pending &pending, ArrayRef<Value> words);
   void storePlain(const LaunchItem &item, size_t k);
   Value addressInStaging(const Transposed &result, Value first);
@@ -231,7 +233,8 @@ Geometry TileEmitter::emit() {
   makeColumns();
   bool reduces = !local.empty();
   unsigned last = 0;
-  int64_t largest = 0, all = 0, transposed = 0, held = 0;
+  int64_t largest = 0, all = 0, transposed = 0;
+  SetVector<Value> held; // until maxima are complete
   for (const LaunchItem &item : c.launch().items) {
     reduces |= item.reduction != nullptr;
     last = std::max(last, stageOf(item.value));
@@ -241,8 +244,12 @@ Geometry TileEmitter::emit() {
       all += bytes;
       transposed += bytesOf(item.value);
     }
-    held += rules.dependsOnLocal(item.value) &&
-            rules.extentOf(item.value, item.flip)->isFull();
+    bool flip = item.flip;
+    if (rules.dependsOnLocal(item.value) &&
+        rules.extentOf(item.value, flip)->isFull()) {
+      CastOp cast = castBehind(item.value, flip);
+      held.insert(cast ? cast.getX() : item.value);
+    }
   }
   bool streams = !reduces && leaves.size() > 1 && all <= kStagingBytes;
   stagingBytes = std::max(
@@ -267,12 +274,14 @@ Geometry TileEmitter::emit() {
     }
   }
   auto [rows, cols] = rules.getSpace();
+  for (Value leaf : leaves)
+    held.remove(leaf);
   // A few spilled registers cost less than one block a multiprocessor does.
   int64_t registers = 64;
   if (!streams)
     registers =
         std::min<int64_t>(40 + int64_t(leaves.size()) * (ahead ? 32 : 8) +
-                              8 * transposed + 32 * held,
+                              8 * transposed + 32 * int64_t(held.size()),
                           128);
   int64_t blocks = std::clamp<int64_t>(
       c.chip.registers / (kThreads * int64_t(llvm::alignTo(registers, 8))), 1,
@@ -381,9 +390,21 @@ void TileEmitter::completeReductions() {
     });
   }
   d.barrier();
+  shareScales(pending);
   for (Pending &p : pending) {
     MaxForm form = MaxEmitter::formOf(p.op);
     int64_t count = p.words.size();
+    if (p.scales) {
+      Lanes lanes;
+      Value from = d.address(p.scales, d.mul(vector, kVector), i32);
+      Type type = VectorType::get({4}, body.getF32Type());
+      for (int64_t half : {0, 4})
+        lanes.floats.append(
+            d.unpack(d.load(d.address(from, d.i32(half), i32), type, 16)));
+      e.setLanes(*p.op->user_begin()->result_begin(), p.flip, slots.front(),
+                 lanes);
+      continue;
+    }
     SmallVector<Value> words;
     if (p.extent.col == 1) {
       for (int64_t w = 0; w < kWarps; ++w) {
@@ -411,6 +432,43 @@ void TileEmitter::completeReductions() {
     e.setLanes(p.op->getResult(0), p.flip, slots.front(), lanes);
   }
   pending.clear();
+}
+
+/// Computes the scales that maxima over columns are only there for, each once a
+/// block instead of in all threads that have the column.
+void TileEmitter::shareScales(MutableArrayRef<Pending> pending) {
+  Type i32 = body.getI32Type();
+  int64_t number = 0;
+  for (Pending &p : pending) {
+    if (p.grid || p.extent.col != 1 || !p.op->hasOneUse() ||
+        !isa<ScaleOp>(*p.op->user_begin()))
+      continue;
+    p.scales = c.shared.allocate(kTile * 4, c.entry(), loc);
+    MaxForm form = MaxEmitter::formOf(p.op);
+    int64_t words = kVectors * p.words.size();
+    int64_t parts = kThreads / kTile;
+    guarded(d.equals(d.div(id, kTile), number++ % parts), [&] {
+      MaxEmitter m(body, loc);
+      Value column = d.bitAnd(id, kTile - 1), word;
+      Value from = d.address(p.scratch, d.div(column, kTile / words), i32);
+      for (int64_t w = 0; w < kWarps; ++w) {
+        Value part = d.load(d.address(from, d.i32(w * words), i32), i32, 4);
+        word = word ? m.combine(form, word, part) : part;
+      }
+      if (form == MaxForm::Pairs)
+        word = d.select(d.equals(d.bitAnd(column, 1), 0), d.shiftLeft(word, 16),
+                        d.bitAnd(word, int32_t(0xFFFF0000)));
+      VectorEvaluator one(rules, body, body, c.pointers, loc);
+      Lanes lanes;
+      lanes.floats.push_back(m.finish(form, word));
+      one.setLanes(p.op->getResult(0), p.flip, slots.front(), lanes);
+      Value scale = *p.op->user_begin()->result_begin();
+      d.store(d.address(p.scales, column, i32),
+              one.floatsOf(one.evaluate(scale, p.flip, slots.front()))[0], 4);
+    });
+  }
+  if (number)
+    d.barrier();
 }
 
 void TileEmitter::gather(const Pending &p, ArrayRef<Value> words) {
