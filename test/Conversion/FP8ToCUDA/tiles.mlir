@@ -2,6 +2,22 @@
 // neighbours along the column.
 
 // RUN: fp8-opt %s --compile --emit=ptx | FileCheck %s
+// RUN: fp8-opt %S/../../../examples/llama3_ffn_small.mlir --compile=target=h200 --emit=ptx \
+// RUN: | FileCheck %s --check-prefix=STREAM
+// RUN: fp8-opt %S/../../../examples/ffn_block128.mlir --compile=target=h200 --emit=ptx | FileCheck %s --check-prefix=HELD
+
+// Three transposed casts of computed values: a loop over pairs of rows, few registers, three stores before one barrier.
+// STREAM: _extf_negf_exp_addf_divf_mulf_shared0[49152];
+// STREAM-COUNT-24: st.shared.b16
+// STREAM: bar.sync
+// STREAM-NOT: bar.sync
+// STREAM-COUNT-12: st.global.v4.b32
+
+// Values that wait for maxima of their columns: four rows a thread; the scales are computed by one thread a column.
+// HELD: .reqntid 512, 1, 1
+// HELD-NEXT: .minnctapersm 1
+// HELD: shared6[512];
+// HELD: .visible .entry
 
 // CHECK: .visible .entry k0_cast_transpose(
 // CHECK: .reqntid 256, 1, 1
