@@ -7,6 +7,8 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "OrderSearch.h"
+
 #include "fp8/Analysis/InPlace.h"
 #include "fp8/Analysis/KernelGraph.h"
 
@@ -17,6 +19,11 @@
 
 using namespace mlir;
 using namespace mlir::fp8;
+
+/// Sets of kernels that the exact search may look at for one order: at most so
+/// many, and this over the square of the number of kernels, since a search for
+/// a plan asks for an order that many times.
+static constexpr int64_t kMaxSets = 20'000, kMaxOrderWork = 20'000'000;
 
 /// True for a root with storage that the step allocates.
 static bool isLocalStorage(const Program &program, int root) {
@@ -304,5 +311,7 @@ std::vector<int> mlir::fp8::schedule(const KernelGraph &graph) {
       lowest = peak;
       best = std::move(order);
     }
+  int64_t count = std::max<int64_t>(best.size(), 1);
+  improveOrder(graph, best, std::min(kMaxSets, kMaxOrderWork / count / count));
   return best;
 }

@@ -70,7 +70,8 @@ struct PeakInfo {
 /// Simulates `order` (a permutation of the kernels).
 PeakInfo simulate(const KernelGraph &graph, ArrayRef<int> order);
 
-/// The order with the lowest peak of three (see Passes.td, fp8-schedule).
+/// The order with the lowest peak of three, made better around its peak (see
+/// Passes.td, fp8-schedule).
 /// Forward kernels stay before backward ones.
 std::vector<int> schedule(const KernelGraph &graph);
 

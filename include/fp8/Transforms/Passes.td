@@ -140,7 +140,8 @@ def FP8SchedulePass : Pass<"fp8-schedule", "::mlir::ModuleOp"> {
   let summary = "orders kernels for the lowest peak";
   let description = [{
     Takes the order with the lowest peak of three: program order, program order with each kernel just before the first
-    that needs it, and a list schedule by memory. Forward stays before backward.
+    that needs it, and a list schedule by memory. The stretch of at most 63 kernels around its peak is then ordered
+    exactly, if a limited number of steps is enough, as long as that lowers the peak. Forward stays before backward.
   }];
 }
 

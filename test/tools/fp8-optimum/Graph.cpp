@@ -246,8 +246,8 @@ std::string optimum::printMLIR(const Graph &graph) {
   for (int id = 0; id < graph.numForward; ++id)
     text += printOp(id);
   text += "  fp8.yield" + (forward.empty() ? "" : " " + forward) +
-          " residuals(" + residuals +
-          ")" + (forward.empty() ? "" : " : " + forwardTypes) + " residuals(" +
+          " residuals(" + residuals + ")" +
+          (forward.empty() ? "" : " : " + forwardTypes) + " residuals(" +
           residualTypes + ")\n  } backward (" + arguments + ") {\n";
   for (int id = graph.numForward; id < count; ++id)
     text += printOp(id);

@@ -4,7 +4,7 @@
 //
 // usage: fp8-optimum mlir  joint|order FIRST LAST
 //        fp8-optimum solve joint|order FIRST LAST [EVERY [OFFSET]]
-//        fp8-optimum chain COUNT
+//        fp8-optimum chain COUNT|solve
 //
 // `mlir` prints the graphs of the seeds FIRST to LAST as a module. `solve`
 // prints their optima, of every EVERY-th from OFFSET on: for joint graphs the
@@ -18,7 +18,8 @@
 // `unknown` where the search was given up. For order graphs the lines
 // `name,peak`, the lowest peak of any order.
 //
-// `chain` prints Checkmate's chain as a module.
+// `chain COUNT` prints Checkmate's chain of COUNT layers as a module; `chain
+// solve` prints the lines `layers,units of memory,ops that run` of some.
 //
 //===----------------------------------------------------------------------===//
 
@@ -37,12 +38,21 @@ static constexpr int kPercentages[] = {95, 87, 79};
 
 static int fail() {
   std::fprintf(stderr, "error: expected 'mlir|solve joint|order FIRST LAST' or "
-                       "'chain COUNT'\n");
+                       "'chain COUNT|solve'\n");
   return 1;
 }
 
 int main(int argc, char **argv) {
   if (argc == 3 && !std::strcmp(argv[1], "chain")) {
+    if (!std::strcmp(argv[2], "solve")) {
+      constexpr int kLayersAndUnits[][2] = {{6, 6}, {8, 6}, {10, 7}, {12, 8}};
+      for (auto [layers, units] : kLayersAndUnits)
+        std::printf("%d,%d,%d\n", layers, units,
+                    2 * layers + solveStep(makeChain(layers),
+                                           units * kUnitBytes, kMaxStates) /
+                                     kChainTime);
+      return 0;
+    }
     std::fputs(printMLIR(makeChain(std::atoi(argv[2]))).c_str(), stdout);
     return 0;
   }

@@ -1,0 +1,213 @@
+//===- OrderSearch.cpp - the best order of a few kernels --------*- C++ -*-===//
+//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// A stretch of an order is made again, exactly: a bottleneck shortest path over
+// the sets of its kernels that have run, the lowest peak first. A kernel that
+// needs no more than the peak so far, and leaves no more behind than it frees,
+// runs at once: running others first helps none of them. The number of sets is
+// limited, so the result does not depend on a clock; where the limit is reached
+// the order stays as it was.
+//
+//===----------------------------------------------------------------------===//
+
+#include "OrderSearch.h"
+
+#include "llvm/ADT/DenseSet.h"
+#include <queue>
+
+using namespace mlir;
+using namespace mlir::fp8;
+
+namespace {
+
+class StretchOrderer {
+public:
+  StretchOrderer(const KernelGraph &graph, ArrayRef<int> order, int begin,
+                 int end);
+
+  /// The order of the stretch with the lowest peak below `bar`; empty where
+  /// there is none, or `work` sets were not enough.
+  std::vector<int> run(int64_t bar, int64_t &work);
+
+private:
+  using Set = uint64_t;
+  static constexpr Set only(int kernel) { return Set(1) << kernel; }
+
+  /// What a kernel needs to run, and by how much it changes what is live.
+  struct Effect {
+    int64_t need = 0, growth = 0;
+  };
+  Effect getEffect(Set done, int kernel) const;
+
+  /// A path: the set that has run, its peak, what is live, and how it came to
+  /// be.
+  struct Path {
+    Set done = 0;
+    int64_t peak = 0, live = 0;
+    int parent = -1, kernel = -1;
+  };
+
+  const KernelGraph &graph;
+  SmallVector<int> kernels; ///< of the stretch
+  SmallVector<Set> preds;
+  /// Of the roots that are born or die in the stretch.
+  struct Root {
+    int64_t bytes = 0;
+    Set readers = 0;    ///< kernels of the stretch that hold it
+    bool stays = false; ///< something after the stretch needs it
+  };
+  std::vector<Root> roots;
+  SmallVector<SmallVector<int, 4>> made, held; ///< roots, by kernel
+  int64_t liveBefore = 0;
+};
+
+StretchOrderer::StretchOrderer(const KernelGraph &graph, ArrayRef<int> order,
+                               int begin, int end)
+    : graph(graph), kernels(order.slice(begin, end - begin)),
+      preds(end - begin, 0), made(end - begin), held(end - begin) {
+  const Program &program = *graph.program;
+  DenseMap<int, int> place; // looked up only
+  for (auto [index, kernel] : llvm::enumerate(kernels))
+    place[kernel] = index;
+  for (auto [index, kernel] : llvm::enumerate(kernels))
+    for (int pred : graph.kernels[kernel].preds)
+      if (auto it = place.find(pred); it != place.end())
+        preds[index] |= only(it->second);
+  std::vector<LiveRange> ranges = getLiveRanges(graph, order);
+  DenseMap<int, int> known; // looked up only
+  auto getRoot = [&](int root) {
+    auto [it, inserted] = known.try_emplace(root, roots.size());
+    if (inserted) {
+      const PlanValue &value = program.graphValue(root);
+      const LiveRange &range = ranges[root];
+      bool crosses = range.first < graph.firstBackward &&
+                     range.getLastUse() >= graph.firstBackward;
+      roots.push_back(
+          {value.bytes * (crosses || value.escapes ? value.copies : 1), 0,
+           value.escapes || range.getLastUse() >= end});
+    }
+    return it->second;
+  };
+  for (auto [index, kernel] : llvm::enumerate(kernels)) {
+    const KernelNode &node = graph.kernels[kernel];
+    for (int output : node.outputs)
+      made[index].push_back(getRoot(output));
+    auto hold = [&](int root) {
+      if (ranges[root].first < 0)
+        return; // No storage that the step allocates.
+      int id = getRoot(root);
+      if (!(roots[id].readers & only(index)))
+        held[index].push_back(id);
+      roots[id].readers |= only(index);
+    };
+    llvm::for_each(node.reads, hold);
+    llvm::for_each(node.holds, hold);
+  }
+  // What is live before the stretch: of what it does not touch, only the sum
+  // matters, and that nothing of it dies here.
+  for (auto [root, range] : llvm::enumerate(ranges)) {
+    if (range.first < 0 || range.first >= begin || range.getLastUse() < begin)
+      continue;
+    const PlanValue &value = program.graphValue(root);
+    bool crosses = range.first < graph.firstBackward &&
+                   range.getLastUse() >= graph.firstBackward;
+    liveBefore += value.bytes * (crosses || value.escapes ? value.copies : 1);
+  }
+}
+
+StretchOrderer::Effect StretchOrderer::getEffect(Set done, int kernel) const {
+  Effect effect;
+  Set after = done | only(kernel);
+  for (int id : made[kernel]) {
+    effect.need += roots[id].bytes;
+    if (roots[id].stays || (roots[id].readers & ~after))
+      effect.growth += roots[id].bytes;
+  }
+  for (int id : held[kernel])
+    if (!roots[id].stays && !(roots[id].readers & ~after))
+      effect.growth -= roots[id].bytes;
+  effect.need += graph.kernels[kernels[kernel]].workspace;
+  return effect;
+}
+
+std::vector<int> StretchOrderer::run(int64_t bar, int64_t &work) {
+  int count = kernels.size();
+  Set all = only(count) - 1;
+  std::vector<Path> paths = {{0, 0, liveBefore, -1, -1}};
+  // The lowest peak first, then the path with the most kernels, then the last.
+  using Entry = std::tuple<int64_t, int, int>;
+  std::priority_queue<Entry, std::vector<Entry>, std::greater<>> queue;
+  queue.push({0, 0, 0});
+  DenseSet<Set> seen; // looked up only
+  while (!queue.empty()) {
+    int id = -std::get<2>(queue.top());
+    queue.pop();
+    Path path = paths[id];
+    if (path.done == all) {
+      std::vector<int> order;
+      for (int step = id; paths[step].parent >= 0; step = paths[step].parent)
+        order.push_back(kernels[paths[step].kernel]);
+      std::reverse(order.begin(), order.end());
+      return order;
+    }
+    // No key of the set is one of the two with all bits that it reserves.
+    if (!seen.insert(path.done).second)
+      continue;
+    if (--work < 0)
+      return {};
+    size_t first = paths.size();
+    for (int kernel = 0; kernel < count; ++kernel) {
+      if ((path.done & only(kernel)) || (preds[kernel] & ~path.done))
+        continue;
+      Effect effect = getEffect(path.done, kernel);
+      int64_t peak = std::max(path.peak, path.live + effect.need);
+      if (peak >= bar)
+        continue;
+      Path next = {path.done | only(kernel), peak, path.live + effect.growth,
+                   id, kernel};
+      if (peak == path.peak && effect.growth <= 0) {
+        paths.resize(first);
+        paths.push_back(next);
+        break;
+      }
+      paths.push_back(next);
+    }
+    for (size_t index = first; index < paths.size(); ++index)
+      queue.push({paths[index].peak, -llvm::popcount(paths[index].done),
+                  -static_cast<int>(index)});
+  }
+  return {};
+}
+
+} // namespace
+
+void mlir::fp8::improveOrder(const KernelGraph &graph, std::vector<int> &order,
+                             int64_t work) {
+  int numKernels = order.size();
+  PeakInfo info = simulate(graph, order);
+  while (info.peakKernel >= 0 && work > 0) {
+    bool backward = info.peakKernel >= graph.firstBackward;
+    int begin = backward ? graph.firstBackward : 0;
+    int end = backward ? numKernels : graph.firstBackward;
+    if (end - begin > kMaxStretch) {
+      begin = std::clamp(info.peakKernel - kMaxStretch / 2, begin,
+                         end - kMaxStretch);
+      end = begin + kMaxStretch;
+    }
+    // To make the stretch ready takes time by the size of the program.
+    work -= numKernels / 16;
+    std::vector<int> better =
+        StretchOrderer(graph, order, begin, end).run(info.peak, work);
+    if (better.empty())
+      return;
+    std::vector<int> next = order;
+    llvm::copy(better, next.begin() + begin);
+    PeakInfo found = simulate(graph, next);
+    // What is written in place depends on the order.
+    if (found.peak >= info.peak)
+      return;
+    order = std::move(next);
+    info = std::move(found);
+  }
+}

@@ -1,0 +1,27 @@
+//===- OrderSearch.h - the best order of a few kernels ----------*- C++ -*-===//
+//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Makes the stretch of an order around its peak again, exactly.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef FP8_LIB_ANALYSIS_ORDERSEARCH_H
+#define FP8_LIB_ANALYSIS_ORDERSEARCH_H
+
+#include "fp8/Analysis/KernelGraph.h"
+
+namespace mlir::fp8 {
+
+/// Kernels of a stretch. A region of no more is one stretch.
+constexpr int kMaxStretch = 63;
+
+/// Lowers the peak of `order`, stretch by stretch, each with the lowest peak
+/// that any order of its kernels has (without what is written in place), until
+/// one cannot be lowered or `work` sets of kernels have been looked at.
+void improveOrder(const KernelGraph &graph, std::vector<int> &order,
+                  int64_t work);
+
+} // namespace mlir::fp8
+
+#endif // FP8_LIB_ANALYSIS_ORDERSEARCH_H
