@@ -170,7 +170,8 @@ void Materializer::markDead() {
   std::vector<bool> needed = kept;
   for (int id = graph.firstBackward - 1; id >= 0; --id) {
     const PlanNode &node = graph.nodes[id];
-    bool runs = isa<OpaqueOp, KernelOp>(node.op) || !wouldOpBeTriviallyDead(node.op) ||
+    bool runs = isa<OpaqueOp, KernelOp>(node.op) ||
+                !wouldOpBeTriviallyDead(node.op) ||
                 llvm::any_of(node.results, [&](int value) {
                   return needed[value] || graph.rootOf(value).escapes;
                 });
