@@ -6,7 +6,8 @@
 # usage: artifacts.sh BIN_DIR OUT_DIR
 #
 # Compiles the small examples for a Hopper GPU under several policies, NAME@POLICY.fp8, and writes one reference for
-# each example, NAME.ref, with the options it was made for in NAME.args.
+# each example, NAME.ref, with the options it was made for in NAME.args. Beside them programs without matmuls
+# (loop_programs.py), whose outputs must be equal bit for bit.
 #
 # ===----------------------------------------------------------------------=== #
 set -euo pipefail
@@ -29,5 +30,11 @@ for name in llama3_ffn_small ffn_tensorwise ffn_block128 ffn_delayed; do
     "$bin/fp8-opt" "$examples/$name.mlir" "--compile=target=h200,policy=$policy" --emit=artifact \
       -o "$out/$name@$policy.fp8"
   done
+done
+# Without matmuls: bit for bit.
+python3 "$(dirname "$0")/loop_programs.py" "$out"
+for program in "$out"/loops_*.mlir; do
+  "$bin/fp8-opt" "$program" --compile=target=h200 --emit=artifact -o "${program%.mlir}.fp8"
+  "$bin/fp8-opt" "$program" --compile=target=h200 --emit=reference -o "${program%.mlir}.ref"
 done
 du -sh "$out"
