@@ -23,7 +23,7 @@ using namespace mlir::fp8;
 /// Sets of kernels that the exact search may look at for one order: at most so
 /// many, and this over the square of the number of kernels, since a search for
 /// a plan asks for an order that many times.
-static constexpr int64_t kMaxSets = 20'000, kMaxOrderWork = 20'000'000;
+static constexpr int64_t kMaxSets = 20'000, kMaxOrderWork = 6'000'000;
 
 /// True for a root with storage that the step allocates.
 static bool isLocalStorage(const Program &program, int root) {

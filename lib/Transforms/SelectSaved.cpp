@@ -150,9 +150,9 @@ LogicalResult SelectSavedPass::reportBudget(const PlanGraph &graph,
   };
   for (int root : getLiveRoots(kernels, order, info.peakKernel)) {
     const PlanValue &value = program.graphValue(root);
-    if (workspace > value.bytes)
+    if (workspace > value.bytes && printed < kContributors)
       printWorkspace();
-    if (printed == kContributors)
+    if (printed >= kContributors)
       return diagnostic;
     diagnostic.attachNote(value.value.getLoc())
         << "live at that plan's peak: " << names.getName(value.value) << ", "
