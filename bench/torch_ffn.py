@@ -85,9 +85,8 @@ def median_ms(function, repeats, warmup=3):
     return statistics.median(times), min(times)
 
 
-def run_variant(name, fp8, budget, layers, tokens, dim, ffn, repeats, microbatches=1):
-    """One row of the table: `layers` layers, each compiled, under PyTorch's memory budget. With several microbatches
-    the gradients of a step are summed in f32 beside the parameters (main_grad), as training with them does."""
+def run_variant(name, fp8, budget, layers, tokens, dim, ffn, repeats):
+    """One row of the table: `layers` layers, each compiled, under PyTorch's memory budget."""
     torch._dynamo.reset()
     gc.collect()
     torch.cuda.empty_cache()
@@ -98,9 +97,8 @@ def run_variant(name, fp8, budget, layers, tokens, dim, ffn, repeats, microbatch
     x0 = torch.randn(tokens, dim, device="cuda", dtype=torch.bfloat16)
     gradient = torch.randn(tokens, dim, device="cuda", dtype=torch.bfloat16)
     parameters = list(stack.parameters())
-    main = [torch.zeros_like(p, dtype=torch.float32) for p in parameters] if microbatches > 1 else []
 
-    def microbatch(first):
+    def step():
         for p in parameters:
             p.grad = None  # written, not accumulated
         x = x0.detach().requires_grad_(True)
@@ -109,15 +107,7 @@ def run_variant(name, fp8, budget, layers, tokens, dim, ffn, repeats, microbatch
             h = layer(h)
         saved = torch.cuda.memory_allocated()
         h.backward(gradient)
-        for total, p in zip(main, parameters):
-            if first:
-                total.copy_(p.grad)
-            else:
-                total.add_(p.grad)
         return saved
-
-    def step():
-        return [microbatch(index == 0) for index in range(microbatches)][-1]
 
     started = time.time()
     step()

@@ -165,8 +165,6 @@ void Materializer::run() {
 }
 
 void Materializer::markDead() {
-  if (!graph.step)
-    return;
   std::vector<bool> needed = kept;
   for (int id = graph.firstBackward - 1; id >= 0; --id) {
     const PlanNode &node = graph.nodes[id];

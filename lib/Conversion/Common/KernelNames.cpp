@@ -13,6 +13,22 @@
 using namespace mlir;
 using namespace mlir::fp8;
 
+FailureOr<bool> mlir::fp8::isGenerated(KernelOp kernel, StringRef target) {
+  switch (kernel.getKind()) {
+  case KernelKind::Matmul:
+    return false;
+  case KernelKind::Collective:
+  case KernelKind::Opaque:
+    return kernel.emitError()
+           << "a kernel of kind '" << stringifyKernelKind(kernel.getKind())
+           << "' cannot be lowered to " << target << " yet";
+  case KernelKind::Loop:
+  case KernelKind::State:
+    return true;
+  }
+  return false;
+}
+
 std::string mlir::fp8::getKernelStructure(KernelOp kernel) {
   OwningOpRef<KernelOp> copy(cast<KernelOp>(kernel->cloneWithoutRegions()));
   IRMapping mapping;

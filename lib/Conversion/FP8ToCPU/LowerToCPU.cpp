@@ -35,19 +35,11 @@ struct LowerToCPUPass : fp8::impl::FP8LowerToCPUPassBase<LowerToCPUPass> {
     SymbolTable symbols(module);
     llvm::StringMap<StringAttr> known; // looked up only
     for (KernelOp kernel : kernels) {
-      switch (kernel.getKind()) {
-      case KernelKind::Matmul:
-        continue;
-      case KernelKind::Collective:
-      case KernelKind::Opaque:
-        kernel.emitError() << "a kernel of kind '"
-                           << stringifyKernelKind(kernel.getKind())
-                           << "' cannot be lowered to the cpu yet";
+      FailureOr<bool> generated = isGenerated(kernel, "the cpu");
+      if (failed(generated))
         return signalPassFailure();
-      case KernelKind::Loop:
-      case KernelKind::State:
-        break;
-      }
+      if (!*generated)
+        continue;
       StringAttr &symbol = known[getKernelStructure(kernel)];
       if (!symbol) {
         FailureOr<StringAttr> fresh = lower(kernel, symbols, known.size() - 1);

@@ -102,19 +102,11 @@ struct LowerToCUDAPass : fp8::impl::FP8LowerToCUDAPassBase<LowerToCUDAPass> {
     module.walk([&](KernelOp kernel) { work.push_back(kernel); });
     llvm::StringMap<Lowered> known; // looked up only
     for (KernelOp kernel : work) {
-      switch (kernel.getKind()) {
-      case KernelKind::Matmul:
-        continue;
-      case KernelKind::Collective:
-      case KernelKind::Opaque:
-        kernel.emitError() << "a kernel of kind '"
-                           << stringifyKernelKind(kernel.getKind())
-                           << "' cannot be lowered to a gpu yet";
+      FailureOr<bool> generated = isGenerated(kernel, "a gpu");
+      if (failed(generated))
         return signalPassFailure();
-      case KernelKind::Loop:
-      case KernelKind::State:
-        break;
-      }
+      if (!*generated)
+        continue;
       std::string structure = getKernelStructure(kernel);
       // What is written over is part of the code, and of the launches' order.
       if (std::optional<ArrayRef<int64_t>> inPlace = kernel.getInPlace())

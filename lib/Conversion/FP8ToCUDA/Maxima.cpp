@@ -7,6 +7,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "fp8/Conversion/Common/Evaluator.h"
 #include "fp8/Conversion/FP8ToCUDA/Emit.h"
 
 using namespace mlir;
@@ -120,6 +121,37 @@ Value LaunchContext::reductionPointer(Operation *reduction,
                        builder.getI8Type());
     }
   llvm_unreachable("every reduction was placed");
+}
+
+void LaunchContext::collectNeeded(SpaceRules &rules,
+                                  SmallVectorImpl<Value> &leaves,
+                                  SmallVectorImpl<Operation *> &local) const {
+  SetVector<Value> seen;
+  SmallVector<Value> work;
+  for (const LaunchItem &item : launch().items)
+    work.push_back(item.value);
+  DenseSet<Value> stored; // looked up only
+  for (const StoredValue &value : plan.stored)
+    if (value.from <= number)
+      stored.insert(value.value);
+  DenseSet<Operation *> needed; // looked up only
+  while (!work.empty()) {
+    Value value = work.pop_back_val();
+    if (stored.contains(value) || !seen.insert(value))
+      continue;
+    std::optional<bool> flip = rules.flipOf(value);
+    if (getLeaf(value)) {
+      if (flip && rules.extentOf(value, *flip)->isFull())
+        leaves.push_back(value);
+      continue;
+    }
+    needed.insert(value.getDefiningOp());
+    llvm::append_range(work, value.getDefiningOp()->getOperands());
+  }
+  for (Operation &op : body.without_terminator())
+    if (needed.contains(&op) && isReduction(&op) &&
+        rules.placeOf(&op) == ReductionPlace::Local)
+      local.push_back(&op);
 }
 
 void LaunchContext::forEachStored(

@@ -101,32 +101,7 @@ private:
 
 /// Reductions and leaves that the launch's items need.
 void RowEmitter::collect() {
-  SetVector<Value> seen;
-  SmallVector<Value> work;
-  for (const LaunchItem &item : c.launch().items)
-    work.push_back(item.value);
-  DenseSet<Value> stored; // looked up only
-  for (const StoredValue &value : c.plan.stored)
-    if (value.from <= c.number)
-      stored.insert(value.value);
-  DenseSet<Operation *> needed; // looked up only
-  while (!work.empty()) {
-    Value value = work.pop_back_val();
-    if (stored.contains(value) || !seen.insert(value))
-      continue;
-    std::optional<bool> flip = rules.flipOf(value);
-    if (getLeaf(value)) {
-      if (flip && rules.extentOf(value, *flip)->isFull())
-        leaves.push_back(value);
-      continue;
-    }
-    needed.insert(value.getDefiningOp());
-    llvm::append_range(work, value.getDefiningOp()->getOperands());
-  }
-  for (Operation &op : c.body.without_terminator())
-    if (needed.contains(&op) && isReduction(&op) &&
-        rules.placeOf(&op) == ReductionPlace::Local)
-      local.push_back(&op);
+  c.collectNeeded(rules, leaves, local);
   for (const LaunchItem &item : c.launch().items) {
     if (!item.reduction)
       continue;

@@ -27,34 +27,7 @@ static bool isBF16(Value value) {
   return cast<RankedTensorType>(value.getType()).getElementType().isBF16();
 }
 
-void TileEmitter::collect() {
-  SetVector<Value> seen;
-  SmallVector<Value> work;
-  for (const LaunchItem &item : c.launch().items)
-    work.push_back(item.value);
-  DenseSet<Value> stored; // looked up only
-  for (const StoredValue &value : c.plan.stored)
-    if (value.from <= c.number)
-      stored.insert(value.value);
-  DenseSet<Operation *> needed; // looked up only
-  while (!work.empty()) {
-    Value value = work.pop_back_val();
-    if (stored.contains(value) || !seen.insert(value))
-      continue;
-    if (getLeaf(value)) {
-      std::optional<bool> flip = rules.flipOf(value);
-      if (flip && rules.extentOf(value, *flip)->isFull())
-        leaves.push_back(value);
-      continue;
-    }
-    needed.insert(value.getDefiningOp());
-    llvm::append_range(work, value.getDefiningOp()->getOperands());
-  }
-  for (Operation &op : c.body.without_terminator())
-    if (needed.contains(&op) && isReduction(&op) &&
-        rules.placeOf(&op) == ReductionPlace::Local)
-      local.push_back(&op);
-}
+void TileEmitter::collect() { c.collectNeeded(rules, leaves, local); }
 
 unsigned TileEmitter::stageOf(Value value) {
   Operation *op = value.getDefiningOp();

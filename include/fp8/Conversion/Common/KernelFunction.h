@@ -19,6 +19,10 @@ namespace mlir::fp8 {
 /// holds an op, a type or a constant that cannot be lowered.
 LogicalResult checkKernel(KernelOp kernel, StringRef target);
 
+/// Whether code is generated for `kernel`: a loop or a state update. A library
+/// runs matmuls. Fails with an error that names `target` for what neither does.
+FailureOr<bool> isGenerated(KernelOp kernel, StringRef target);
+
 /// Text that is equal for kernels that compute the same: the body and its
 /// types, without places, names and locations.
 std::string getKernelStructure(KernelOp kernel);

@@ -63,6 +63,10 @@ struct LaunchContext {
   /// Calls `use` for each value that may be read from memory.
   void forEachStored(OpBuilder &builder,
                      function_ref<void(Value value, Value pointer)> use) const;
+  /// What the items of the launch need: the values that are read at every
+  /// position, and the reductions that a block completes, in program order.
+  void collectNeeded(SpaceRules &rules, SmallVectorImpl<Value> &leaves,
+                     SmallVectorImpl<Operation *> &local) const;
 };
 
 Geometry emitRowLaunch(const LaunchContext &context);
