@@ -54,6 +54,14 @@ static void addJointPasses(OpPassManager &manager,
   manager.addPass(createFP8BuildBackwardPass());
   manager.addPass(createFP8ExpandRecipesPass());
   manager.addPass(createFP8LegalizeLayoutsPass());
+  if (options.microbatches != 1) {
+    FP8CastWeightsOncePassOptions castOptions;
+    castOptions.weightCasts = options.weightCasts;
+    castOptions.microbatches = options.microbatches;
+    castOptions.budget = options.budget;
+    manager.addPass(createFP8CastWeightsOncePass(castOptions));
+    manager.addPass(createFP8AccumulateGradientsPass());
+  }
   addPhaseVerifier(manager, "joint");
 }
 

@@ -9,6 +9,7 @@
 #include "fp8/Analysis/Decisions.h"
 #include "fp8/Analysis/TimeBound.h"
 #include "fp8/Support/ByteSize.h"
+#include "fp8/Target/Signature.h"
 #include "fp8/Transforms/ApplyPlan.h"
 #include "fp8/Transforms/Passes.h"
 #include "fp8/Transforms/Residuals.h"
@@ -45,6 +46,8 @@ private:
   Policy chosenPolicy = Policy::Auto;
   llvm::StringSet<> listedOps;
   std::optional<int64_t> budgetBytes, deviceBytes;
+  /// What is kept for all microbatches of a step, beside the function at hand.
+  int64_t keptBytes = 0;
   Fusion fusion = Fusion::Default;
 };
 
@@ -122,11 +125,11 @@ LogicalResult SelectSavedPass::reportBudget(const PlanGraph &graph,
   func::FuncOp func = graph.func;
   InFlightDiagnostic diagnostic =
       func.emitError() << "no plan with policy '" << policy << "' fits in "
-                       << formatBytes(limit)
+                       << formatBytes(limit + keptBytes)
                        << ": expected a budget of at least "
-                       << formatBytes(peak)
+                       << formatBytes(peak + keptBytes)
                        << "; min_feasible_peak_bytes (policy auto) is "
-                       << smallest.peak;
+                       << smallest.peak + keptBytes;
   Program program = materialize(graph, smallest.selection);
   KernelGraph kernels = formKernels(program, fusion);
   std::vector<int> order = schedule(kernels);
@@ -177,7 +180,16 @@ LogicalResult SelectSavedPass::select(func::FuncOp func, const Target &target) {
     return func.emitError(
         "expected joint IR, but 'fp8-select-saved' has run on it already");
 
+  // What is kept for all microbatches is alive beside this one.
+  keptBytes = runsOnceAStep(func) ? 0 : getStepBytes(getOperation());
   int64_t limit = budgetBytes.value_or(std::numeric_limits<int64_t>::max());
+  if (budgetBytes && limit < keptBytes)
+    return func.emitError("expected a 'budget' that holds the casts of "
+                          "weights that are kept for the whole step, ")
+           << formatBytes(keptBytes) << ", but got " << formatBytes(limit)
+           << "; compile with weight-casts=microbatch";
+  if (budgetBytes)
+    limit -= keptBytes;
   if (deviceBytes) {
     int64_t resident = graph->getResidentBytes();
     if (*deviceBytes < resident)
@@ -198,7 +210,7 @@ LogicalResult SelectSavedPass::select(func::FuncOp func, const Target &target) {
 
   Decisions decisions;
   decisions.policy = policy;
-  decisions.minFeasiblePeak = frontier.front()->peak;
+  decisions.minFeasiblePeak = frontier.front()->peak + keptBytes;
   auto [bound, kind] = getPeakLowerBound(*graph);
   decisions.lowerBound = bound;
   decisions.boundKind = kind.str();

@@ -85,3 +85,24 @@ def test_histories_hold_one_maximum_a_step(root, tools, tmp_path):
     assert len(histories) == 18
     for name, history in histories.items():
         assert np.flatnonzero(history).tolist() == [1, 2, 3], name
+
+
+@pytest.mark.parametrize("casts", ["step", "microbatch"])
+@pytest.mark.parametrize("name", ["ffn_tensorwise", "ffn_delayed", "ffn_block128"])
+def test_gradients_add_up_over_microbatches(root, tools, tmp_path, name, casts):
+    program, artifact = root / "examples" / f"{name}.mlir", tmp_path / "step.fp8"
+    sizes = dict(re.findall(r"--(\w+)=(\w+)", program.read_text().split("\n", 1)[0]))
+    options = f"--compile=microbatches=3,weight-casts={casts}"
+    subprocess.run([tools / "fp8-opt", program, options, "--emit=artifact", "-o", artifact], check=True)
+    subprocess.run([tools / "fp8-run", artifact, f"--seed={SEED}", "--microbatches=3", f"--dump-outputs={tmp_path}"],
+                   check=True, capture_output=True)
+    outputs = read_outputs(tmp_path)
+    step = make_step(sizes, sizes["recipe"])
+    results = [step.run(0, microbatch) for microbatch in range(3)]
+    sums = {key: value for key, value in outputs.items() if key.endswith(".main_grad")}
+    assert len(sums) == 3 * int(sizes["layers"])
+    for index, key in enumerate(outputs):
+        if key in sums:
+            expected = sum(result[index].astype(np.float64) for result in results)
+            # The oracle's gradients are rounded to bf16, by at most 2^-9 each.
+            assert relative_error(sums[key], expected) < 2**-9 + BOUND[name], key

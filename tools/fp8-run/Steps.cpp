@@ -40,6 +40,8 @@ struct BoundFunction {
   std::vector<fp8rt_result_info> results;
   std::vector<void *> argumentData;
   std::vector<void *> resultData;
+  /// Per argument: it is a result of another function.
+  std::vector<bool> isLinked;
 };
 
 /// A state argument; `function` and `argument` are one place that has it.
@@ -97,6 +99,7 @@ public:
 private:
   bool choose(std::string &error) {
     size_t count = fp8rt_function_count(program);
+    int64_t start = fp8rt_find_function(program, "start_of_step");
     int64_t end = fp8rt_find_function(program, "end_of_step");
     int64_t step = -1;
     if (!options.function.empty()) {
@@ -108,13 +111,21 @@ private:
       }
     }
     for (size_t i = 0; i < count && step < 0; ++i)
-      if (count == 1 || static_cast<int64_t>(i) != end)
+      if (count == 1 ||
+          (static_cast<int64_t>(i) != start && static_cast<int64_t>(i) != end))
         step = static_cast<int64_t>(i);
-    describe(static_cast<size_t>(step));
+    if (step < 0)
+      step = 0;
+    first = describe(step);
+    out.function = functions[first].info.name;
+    out.savedBytes = functions[first].info.saved_bytes;
+    int64_t next =
+        fp8rt_find_function(program, (out.function + ".accumulate").c_str());
+    later = next >= 0 && options.microbatches > 1 ? describe(next) : first;
+    if (start >= 0 && start != step)
+      startOfStep = describe(start);
     if (end >= 0 && end != step)
-      describe(static_cast<size_t>(end));
-    out.function = functions[0].info.name;
-    out.savedBytes = functions[0].info.saved_bytes;
+      endOfStep = describe(end);
     size_t planSize = 0;
     const void *plan = fp8rt_get_section(program, "plan", &planSize);
     bool hasMatmuls = false;
@@ -138,8 +149,10 @@ private:
     return true;
   }
 
-  void describe(size_t index) {
+  /// Reads function `number` of the program; returns its place in `functions`.
+  size_t describe(int64_t number) {
     BoundFunction &function = functions.emplace_back();
+    auto index = static_cast<size_t>(number);
     function.index = index;
     fp8rt_get_function(program, index, &function.info);
     function.arguments.resize(function.info.argument_count);
@@ -148,6 +161,7 @@ private:
     function.results.resize(function.info.result_count);
     for (size_t i = 0; i < function.results.size(); ++i)
       fp8rt_get_result(program, index, i, &function.results[i]);
+    return functions.size() - 1;
   }
 
   bool wantsLedger() const {
@@ -182,7 +196,16 @@ private:
 
   bool bind(std::string &error) {
     for (BoundFunction &function : functions) {
+      function.resultData.resize(function.results.size());
+      for (size_t i = 0; i < function.results.size(); ++i) {
+        uint64_t bytes = function.results[i].caller_bytes;
+        if (bytes && !allocate(bytes, function.resultData[i], error))
+          return false;
+      }
+    }
+    for (BoundFunction &function : functions) {
       function.argumentData.resize(function.arguments.size());
+      function.isLinked.resize(function.arguments.size());
       for (size_t i = 0; i < function.arguments.size(); ++i) {
         const fp8rt_argument_info &info = function.arguments[i];
         void *&address = function.argumentData[i];
@@ -191,20 +214,37 @@ private:
             return false;
           continue;
         }
+        address = findResult(function, info);
+        function.isLinked[i] = address;
+        if (address)
+          continue;
         if (!allocate(info.bytes, address, error))
           return false;
         if (info.role == FP8RT_PARAMETER &&
             !device.fill(function.index, i, options.seed, 0, 0, address, error))
           return false;
       }
-      function.resultData.resize(function.results.size());
-      for (size_t i = 0; i < function.results.size(); ++i) {
-        uint64_t bytes = function.results[i].caller_bytes;
-        if (bytes && !allocate(bytes, function.resultData[i], error))
-          return false;
-      }
     }
     return true;
+  }
+
+  /// The memory of the result that another function hands to this argument of
+  /// `reader`: a caller-placed one of its name and type. Null without one.
+  void *findResult(const BoundFunction &reader,
+                   const fp8rt_argument_info &info) {
+    if (info.role != FP8RT_PARAMETER && info.role != FP8RT_DONATED)
+      return nullptr;
+    for (const BoundFunction &function : functions)
+      for (size_t i = 0; &function != &reader && i < function.results.size();
+           ++i) {
+        const fp8rt_result_info &result = function.results[i];
+        if (function.resultData[i] && !std::strcmp(result.name, info.name) &&
+            result.dtype == info.dtype && result.rank == info.rank &&
+            result.caller_bytes == info.bytes &&
+            std::equal(info.shape, info.shape + info.rank, result.shape))
+          return function.resultData[i];
+      }
+    return nullptr;
   }
 
   /// State of one name is one buffer, whichever functions use it.
@@ -323,12 +363,14 @@ private:
     return true;
   }
 
-  bool runOnce(const BoundFunction &function, fp8rt_runner *runner,
-               uint64_t step, uint64_t microbatch, size_t index,
+  bool runOnce(size_t which, uint64_t step, uint64_t microbatch, size_t index,
                std::string &error) {
+    const BoundFunction &function = functions[which];
+    fp8rt_runner *runner = runners[which].get();
     for (size_t i = 0; i < function.arguments.size(); ++i) {
       fp8rt_role role = function.arguments[i].role;
       if (role != FP8RT_PARAMETER && role != FP8RT_STATE &&
+          !function.isLinked[i] &&
           !device.fill(function.index, i, options.seed, step, microbatch,
                        function.argumentData[i], error))
         return false;
@@ -400,19 +442,20 @@ private:
     return device.set(arena.get(), 0, arenaSize, error);
   }
 
-  /// One step: its microbatches, then end_of_step. `collect`, if given,
-  /// receives the outputs.
+  /// One step: start_of_step, its microbatches, end_of_step. `collect`, if
+  /// given, receives the outputs.
   bool runStep(uint64_t step, std::vector<Output> *collect,
                double &milliseconds, std::string &error) {
     size_t runs = 0;
-    for (uint64_t m = 0; m < options.microbatches; ++m)
-      if (!runOnce(functions[0], runners[0].get(), step, m, runs++, error))
-        return false;
-    if (collect &&
-        !collectResults(functions[0], runners[0].get(), *collect, error))
+    if (startOfStep && !runOnce(*startOfStep, step, 0, runs++, error))
       return false;
-    if (functions.size() > 1 &&
-        !runOnce(functions[1], runners[1].get(), step, 0, runs++, error))
+    for (uint64_t m = 0; m < options.microbatches; ++m)
+      if (!runOnce(m ? later : first, step, m, runs++, error))
+        return false;
+    if (collect && !collectResults(functions[later], runners[later].get(),
+                                   *collect, error))
+      return false;
+    if (endOfStep && !runOnce(*endOfStep, step, 0, runs++, error))
       return false;
     if (collect && !appendState(*collect, error))
       return false;
@@ -532,8 +575,11 @@ private:
   const Options &options;
   StepResults &out;
   Device device;
-  /// The step, then end_of_step where there is one.
+  /// Those that run.
   std::vector<BoundFunction> functions;
+  /// Which of them runs for the first microbatch, and for the others.
+  size_t first = 0, later = 0;
+  std::optional<size_t> startOfStep, endOfStep;
   std::list<State> states;
   std::vector<DeviceMemory> memories;
   std::vector<DeviceEvent> events;

@@ -41,6 +41,15 @@ struct CompileOptions : PassPipelineOptions<CompileOptions> {
                           llvm::cl::init("")};
   Option<std::string> fuse{*this, "fuse", llvm::cl::desc("default or none"),
                            llvm::cl::init("default")};
+  Option<int> microbatches{
+      *this, "microbatches",
+      llvm::cl::desc("microbatches a step; with more than one, gradients of "
+                     "parameters are added in f32"),
+      llvm::cl::init(1)};
+  Option<std::string> weightCasts{
+      *this, "weight-casts",
+      llvm::cl::desc("how often weights are cast: step, microbatch or auto"),
+      llvm::cl::init("auto")};
 };
 
 /// The phase whose passes have run on `module` already: `Planned` or `Placed`,

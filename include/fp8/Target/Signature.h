@@ -56,6 +56,13 @@ struct Signature {
 /// The signature of `function`, which may be a declaration.
 Signature getSignature(func::FuncOp function);
 
+/// The bytes of what `start_of_step` of `module` keeps for all microbatches of a
+/// step; 0 without that function.
+int64_t getStepBytes(ModuleOp module);
+
+/// True for the functions of a module that run beside those of microbatches.
+bool runsOnceAStep(func::FuncOp function);
+
 /// Names result `index` of `function`, so that no later pass changes its name.
 void setResultName(func::FuncOp function, unsigned index, StringRef name);
 

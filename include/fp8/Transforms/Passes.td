@@ -75,6 +75,37 @@ def FP8LegalizeLayoutsPass : Pass<"fp8-legalize-layouts", "::mlir::ModuleOp"> {
   let dependentDialects = ["::mlir::fp8::FP8Dialect"];
 }
 
+def FP8CastWeightsOncePass : Pass<"fp8-cast-weights-once", "::mlir::ModuleOp"> {
+  let summary = "casts weights once a step instead of once a microbatch";
+  let description = [{
+    Moves the FP8 casts that depend only on parameters (`fp8.parameter`), constants and state that the function does
+    not write (a delayed scale, which `end_of_step` updates), with their scales, maxima and transposed copies, out of each function with an `fp8.step` into a function `start_of_step`, which runs before the
+    first microbatch of a step. Its results are placed by the caller; the functions of the microbatches read them as
+    resident arguments of the same names. What a step pushes into a history, gathers or computes in an `fp8.opaque` is
+    left where it is. More bytes are alive during the whole step, and every microbatch moves less. `auto` with a
+    `budget` plans both ways, the peak beside the casts that are kept within it, and moves them where the step is
+    faster so; without one it moves them.
+  }];
+  let options = [
+    Option<"weightCasts", "weight-casts", "std::string", "\"auto\"", "how often weights are cast: step, microbatch or auto">,
+    Option<"budget", "budget", "std::string", "\"\"", "limit on peak_bytes, as in fp8-select-saved">,
+    Option<"microbatches", "microbatches", "int", "1", "microbatches a step">
+  ];
+  let dependentDialects = ["::mlir::fp8::FP8Dialect"];
+}
+
+def FP8AccumulateGradientsPass : Pass<"fp8-accumulate-gradients", "::mlir::ModuleOp"> {
+  let summary = "adds the gradients of parameters over microbatches in f32";
+  let description = [{
+    For each function `f` with an `fp8.step` that returns the gradient of a parameter `w` (the result `d_w` of the
+    backward region): the result becomes an f32 tensor `w.main_grad`, placed by the caller; a matmul that computes it
+    gives f32, anything else is widened. That is the function of the first microbatch. A copy of it, `f.accumulate`,
+    runs for the others: it takes `w.main_grad` as an argument marked `fp8.donated`, which the sum is written over
+    (the accumulator of the matmul, or an addition). Buffers of one name are one buffer.
+  }];
+  let dependentDialects = ["::mlir::fp8::FP8Dialect", "::mlir::arith::ArithDialect"];
+}
+
 def FP8AnnotateLivenessPass : Pass<"fp8-annotate-liveness", "::mlir::ModuleOp"> {
   let summary = "writes the live range of each alias class into attributes";
   let description = [{

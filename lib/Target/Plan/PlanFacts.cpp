@@ -8,6 +8,7 @@
 
 #include "PlanFacts.h"
 
+#include "fp8/Target/Signature.h"
 #include "fp8/Target/Target.h"
 
 #include "llvm/Support/JSON.h"
@@ -121,13 +122,14 @@ FailureOr<std::vector<PlanFacts>> mlir::fp8::readPlanFacts(ModuleOp module) {
   if (!target)
     return failure();
   std::vector<PlanFacts> result;
-  for (bool endOfStep : {false, true})
+  for (bool isOnce : {false, true})
     for (auto func : module.getOps<func::FuncOp>()) {
-      if (func.isExternal() || (func.getName() == kEndOfStepName) != endOfStep)
+      if (func.isExternal() || runsOnceAStep(func) != isOnce)
         continue;
       FailureOr<PlanFacts> facts = PlanFacts::read(func, *target);
       if (failed(facts))
         return failure();
+      facts->stepBytes = isOnce ? 0 : getStepBytes(module);
       result.push_back(std::move(*facts));
     }
   return result;

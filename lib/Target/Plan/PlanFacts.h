@@ -20,6 +20,8 @@ struct PlanFacts {
   std::string function;
   const Target *target = nullptr;
   int64_t arenaBytes = 0, savedBytes = 0, transientBytes = 0, ioBytes = 0;
+  /// What `start_of_step` makes for all microbatches, an argument here.
+  int64_t stepBytes = 0;
   double stepSeconds = 0;
   std::vector<std::string>
       kernelNames; ///< per kernel, the name of its first result, else of its op

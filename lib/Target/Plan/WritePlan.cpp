@@ -30,10 +30,10 @@ static llvm::json::Array getSegments(const PlanFacts &facts) {
                               {"bytes", bytes},
                               {"arena_bytes", roundToSlot(bytes)}};
   };
-  // One arena for the whole step; `step` and `deferred` hold nothing until a
-  // plan is split.
+  // One arena for the whole microbatch, and what start_of_step makes beside it;
+  // `deferred` holds nothing until a plan is split.
   return llvm::json::Array{
-      segment("step", "all microbatches", 0),
+      segment("step", "all microbatches", facts.stepBytes),
       segment("saved", "forward to backward of one microbatch",
               facts.savedBytes),
       segment("deferred", "until a deferred weight gradient", 0),

@@ -60,7 +60,8 @@ fp8rt::Init getInit(ArgumentInit init) {
   return fp8rt::Init::Normal;
 }
 
-/// The steps of one module: its state lives here, by argument name.
+/// The steps of one module: what its functions hand to each other lives here,
+/// by name.
 class StepRunner {
 public:
   explicit StepRunner(const ReferenceOptions &options) : options(options) {}
@@ -73,6 +74,9 @@ public:
   std::vector<std::pair<std::string, HostTensor>> state;
 
 private:
+  /// What the caller placed first as a result of one function, and whose it
+  /// was: an argument of the others, which may write a later result over it.
+  std::map<std::string, std::pair<func::FuncOp, HostTensor>> placed;
   const ReferenceOptions &options;
 };
 
@@ -97,6 +101,14 @@ StepRunner::run(func::FuncOp function, uint64_t step, uint64_t microbatch) {
       arguments.push_back(known->second);
       continue;
     }
+    auto made = placed.find(argument.name);
+    if (made != placed.end() && made->second.first != function &&
+        made->second.second.type == type &&
+        (argument.role == ArgumentRole::Donated ||
+         argument.role == ArgumentRole::Parameter)) {
+      arguments.push_back(made->second.second);
+      continue;
+    }
     HostTensor tensor = HostTensor::zeros(type);
     fp8rt::fillInput(tensor.bytes.data(), *dtype, type.getNumElements(),
                      getInit(argument.init), float(argument.initScale),
@@ -114,6 +126,13 @@ StepRunner::run(func::FuncOp function, uint64_t step, uint64_t microbatch) {
       llvm::find_if(state, [&](auto &entry) {
         return entry.first == argument.name;
       })->second = arguments[index];
+  for (auto [result, tensor] : llvm::zip_equal(signature.results, *results)) {
+    auto made = placed.find(result.name);
+    if (made != placed.end())
+      made->second.second = tensor;
+    else if (result.isCallerPlaced)
+      placed.insert({result.name, {function, tensor}});
+  }
   return results;
 }
 
@@ -123,8 +142,7 @@ func::FuncOp selectFunction(ModuleOp module, StringRef name) {
   for (func::FuncOp function : module.getOps<func::FuncOp>()) {
     if (function.isExternal())
       continue;
-    if (name.empty() ? function.getName() != kEndOfStepName
-                     : function.getName() == name)
+    if (name.empty() ? !runsOnceAStep(function) : function.getName() == name)
       return function;
     first = first ? first : function;
   }
@@ -151,21 +169,27 @@ LogicalResult mlir::fp8::writeReference(ModuleOp module,
   func::FuncOp function = selectFunction(module, options.function);
   if (!function)
     return failure();
-  func::FuncOp endOfStep = module.lookupSymbol<func::FuncOp>(kEndOfStepName);
-  if (endOfStep && (endOfStep == function || endOfStep.isExternal()))
-    endOfStep = {};
-
-  for (func::FuncOp used : {function, endOfStep})
+  auto beside = [&](const Twine &name) {
+    auto found = module.lookupSymbol<func::FuncOp>(name.str());
+    return found && found != function && !found.isExternal() ? found
+                                                             : func::FuncOp();
+  };
+  func::FuncOp startOfStep = beside(kStartOfStepName),
+               next = beside(function.getName() + kAccumulateSuffix),
+               endOfStep = beside(kEndOfStepName);
+  for (func::FuncOp used : {function, startOfStep, next, endOfStep})
     if (used && failed(checkHostSize(used)))
       return failure();
 
   StepRunner runner(options);
   std::vector<HostTensor> results;
   for (int64_t step = 0; step < options.steps; ++step) {
+    if (startOfStep && failed(runner.run(startOfStep, step, 0)))
+      return failure();
     for (int64_t microbatch = 0; microbatch < options.microbatches;
          ++microbatch) {
-      FailureOr<std::vector<HostTensor>> outputs =
-          runner.run(function, step, microbatch);
+      FailureOr<std::vector<HostTensor>> outputs = runner.run(
+          microbatch > 0 && next ? next : function, step, microbatch);
       if (failed(outputs))
         return failure();
       results = std::move(*outputs);

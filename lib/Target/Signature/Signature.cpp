@@ -117,3 +117,17 @@ void mlir::fp8::setResultName(func::FuncOp function, unsigned index,
   function.setResultAttr(index, kNameAttr,
                          StringAttr::get(function.getContext(), name));
 }
+
+int64_t mlir::fp8::getStepBytes(ModuleOp module) {
+  auto start = module.lookupSymbol<func::FuncOp>(kStartOfStepName);
+  int64_t bytes = 0;
+  if (start)
+    for (Type type : start.getResultTypes())
+      bytes += getByteSize(type);
+  return bytes;
+}
+
+bool mlir::fp8::runsOnceAStep(func::FuncOp function) {
+  return function.getName() == kStartOfStepName ||
+         function.getName() == kEndOfStepName;
+}

@@ -111,8 +111,12 @@ inline constexpr StringLiteral kLiveAttr = "fp8.live";
 inline constexpr StringLiteral kBytesAttr = "fp8.bytes";
 inline constexpr StringLiteral kCostAttr = "fp8.cost";
 
-/// The function a step's backward updates run in, once a step.
+/// Functions that run beside that of a microbatch: once before the first, once
+/// after the last of a step, and instead of it for all but the first (its name
+/// with this suffix).
+inline constexpr StringLiteral kStartOfStepName = "start_of_step";
 inline constexpr StringLiteral kEndOfStepName = "end_of_step";
+inline constexpr StringLiteral kAccumulateSuffix = ".accumulate";
 
 } // namespace mlir::fp8
 
