@@ -9,7 +9,8 @@
 # usage: compare_torch.py --fp8-run PATH --artifacts DIR [--out FILE.json] [--layers 4 --tokens 16384 --dim 4096 --ffn
 #        14336] [--repeats 20] [--quick]
 #
-# DIR holds NAME.fp8 (fp8-opt --compile=target=h200,... --emit=artifact). Needs torch and a GPU, no compiler.
+# DIR holds NAME.fp8 (fp8-opt --compile=target=h200,... --emit=artifact); those named microbatchesN* were compiled with
+# microbatches=N and run so, beside PyTorch doing the same. Needs torch and a GPU, no compiler.
 #
 # ===--------------------------------------------------------=== #
 """Writes a table and a JSON file of step times and peaks, ours and PyTorch's."""
@@ -18,6 +19,7 @@ import argparse
 import datetime
 import json
 import pathlib
+import re
 import statistics
 import subprocess
 import sys
@@ -26,19 +28,29 @@ import tempfile
 MIB = 2**20
 
 
-def run_ours(fp8_run, artifact, repeats, arguments=()):
-    """One artifact: planned memory, replayed as a CUDA graph; its matmuls alone in the same process."""
+def count_microbatches(artifact):
+    found = re.match(r"microbatches(\d+)", artifact.stem)
+    return int(found[1]) if found else 1
+
+
+def run_ours(fp8_run, artifact, repeats):
+    """One artifact: planned memory, replayed as a CUDA graph; its matmuls alone in the same process. The peak of several
+    microbatches is without main_grad, which PyTorch has before the step, and with the casts kept over the step."""
+    count = count_microbatches(artifact)
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "run.json"
         command = [fp8_run, artifact, "--backend=cuda", f"--steps={repeats}", "--warmup=5", "--graph", "--bench",
-                   f"--json={path}", *arguments]
+                   f"--json={path}", f"--microbatches={count}"]
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode:
             return {"name": artifact.stem, "error": (done.stdout + done.stderr)[-400:]}
         result = json.loads(path.read_text())
     times = sorted(result["step_ms"])
+    peaks = {f["name"]: (f["measured_peak_bytes"], f["caller_placed_bytes"]) for f in result["functions"]}
+    kept = peaks.pop("start_of_step", (0, 0))[1]
+    peak = max(most - placed for most, placed in peaks.values()) + kept if count > 1 else result["measured_peak_bytes"]
     return {"name": artifact.stem, "ms": statistics.median(times), "ms_min": times[0],
-            "peak_bytes": result["measured_peak_bytes"], "planned_peak_bytes": result["planned_peak_bytes"],
+            "peak_bytes": peak, "functions": result["functions"], "planned_peak_bytes": result["planned_peak_bytes"],
             "saved_bytes": result["saved_bytes"], "matmuls_ms": statistics.median(result["gemm_ms"]),
             "copy_bytes_per_s": result["copy_bytes_per_s"],
             "device_overhead_bytes": result["device_overhead_bytes"]}
@@ -73,6 +85,9 @@ def main():
     peers = []
     for name, fp8, budget in variants:
         peers.append(torch_ffn.run_variant(name, fp8, budget, *sizes, options.repeats))
+        print(json.dumps(peers[-1]), flush=True)
+    for count in sorted({count_microbatches(artifact) for artifact in artifacts} - {1}):
+        peers.append(torch_ffn.run_microbatches(count, *sizes, options.repeats))
         print(json.dumps(peers[-1]), flush=True)
     matmuls = torch_ffn.matmuls_alone(*sizes, options.repeats)
     copy = torch_ffn.copy_rate()

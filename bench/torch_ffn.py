@@ -127,6 +127,51 @@ def run_variant(name, fp8, budget, layers, tokens, dim, ffn, repeats):
             "compile_s": compile_seconds}
 
 
+def run_microbatches(count, layers, tokens, dim, ffn, repeats):
+    """`count` microbatches in fp8 under torch.compile, each gradient added to an f32 `main_grad` as soon as it is there
+    and then let go, as Megatron does; the first one is copied. The peak is over what was there before the step, and the
+    bytes of main_grad, which were, are given beside it."""
+    torch._dynamo.reset()
+    gc.collect()
+    torch.cuda.empty_cache()
+    torch.manual_seed(0)
+    functorch_config.activation_memory_budget = 1.0
+    stack = nn.ModuleList([FeedForward(dim, ffn, True) for _ in range(layers)])
+    compiled = [torch.compile(layer) for layer in stack]
+    inputs = [torch.randn(tokens, dim, device="cuda", dtype=torch.bfloat16) for _ in range(count)]
+    gradients = [torch.randn(tokens, dim, device="cuda", dtype=torch.bfloat16) for _ in range(count)]
+    is_first = [True]
+
+    def add(p):
+        p.main_grad.copy_(p.grad) if is_first[0] else p.main_grad.add_(p.grad)
+        p.grad = None
+
+    main_grad_bytes = 0
+    for p in stack.parameters():
+        p.main_grad = torch.empty(p.shape, device="cuda", dtype=torch.float32)
+        p.register_post_accumulate_grad_hook(add)
+        main_grad_bytes += p.main_grad.nbytes
+
+    def step():
+        for number in range(count):
+            is_first[0] = number == 0
+            h = inputs[number].detach().requires_grad_(True)
+            for layer in compiled:
+                h = layer(h)
+            h.backward(gradients[number])
+
+    step()
+    torch.cuda.synchronize()
+    torch.cuda.reset_peak_memory_stats()
+    base = torch.cuda.memory_allocated()
+    step()
+    torch.cuda.synchronize()
+    peak = torch.cuda.max_memory_allocated() - base
+    median, best = median_ms(step, repeats)
+    return {"name": f"{count} microbatches, main_grad", "ms": median, "ms_min": best, "peak_bytes": peak,
+            "saved_bytes": 0, "main_grad_bytes": main_grad_bytes}
+
+
 def matmuls_alone(layers, tokens, dim, ffn, repeats):
     """The step's matmuls back to back, on random data cast as the step casts it."""
     shapes = [(tokens, ffn, dim), (tokens, ffn, dim), (tokens, dim, ffn),  # forward

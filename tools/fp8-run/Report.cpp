@@ -104,6 +104,13 @@ std::string fp8run::resultsJson(const Options &options,
   json["seed"] = options.seed;
   json["planned_peak_bytes"] = results.plannedPeakBytes;
   json["measured_peak_bytes"] = results.measuredPeakBytes;
+  Json functions = Json::array();
+  for (const FunctionPeak &peak : results.functionPeaks)
+    functions.push_back({{"name", peak.name},
+                         {"planned_peak_bytes", peak.planned},
+                         {"measured_peak_bytes", peak.measured},
+                         {"caller_placed_bytes", peak.callerPlaced}});
+  json["functions"] = std::move(functions);
   json["arena_bytes"] = results.arenaBytes;
   json["saved_bytes"] = results.savedBytes;
   json["step_ms"] = results.stepMilliseconds;

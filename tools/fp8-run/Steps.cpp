@@ -143,6 +143,11 @@ private:
             " bytes, but its command list " + std::to_string(listed));
       out.plannedPeakBytes =
           std::max(out.plannedPeakBytes, function.plannedPeak);
+      FunctionPeak &peak = out.functionPeaks.emplace_back();
+      peak.name = function.info.name;
+      peak.planned = function.plannedPeak;
+      for (const fp8rt_result_info &result : function.results)
+        peak.callerPlaced += result.caller_bytes;
       out.arenaBytes = std::max(out.arenaBytes, function.info.arena_bytes);
     }
     out.tolerance = options.tolerance.value_or(hasMatmuls ? kGpuTolerance : 0);
@@ -391,6 +396,8 @@ private:
       return true;
     auto bytes = static_cast<uint64_t>(measured);
     out.measuredPeakBytes = std::max(out.measuredPeakBytes, bytes);
+    uint64_t &most = out.functionPeaks[which].measured;
+    most = std::max(most, bytes);
     if (bytes != function.plannedPeak && !peakReported) {
       peakReported = true;
       out.faults.push_back(

@@ -50,8 +50,18 @@ struct LedgerLine {
   uint64_t flops = 0;
 };
 
+/// One function that ran: its own peaks, and what its caller keeps for it.
+struct FunctionPeak {
+  std::string name;
+  uint64_t planned = 0;
+  uint64_t measured = 0;
+  /// Of its caller-placed results, which the peaks count.
+  uint64_t callerPlaced = 0;
+};
+
 struct StepResults {
   std::string function;
+  std::vector<FunctionPeak> functionPeaks;
   std::vector<Output> outputs;
   std::vector<double> stepMilliseconds;
   /// With --bench: the matmuls of a step alone, and large copies.

@@ -56,8 +56,8 @@ struct Signature {
 /// The signature of `function`, which may be a declaration.
 Signature getSignature(func::FuncOp function);
 
-/// The bytes of what `start_of_step` of `module` keeps for all microbatches of a
-/// step; 0 without that function.
+/// The bytes of what `start_of_step` of `module` keeps for all microbatches of
+/// a step; 0 without that function.
 int64_t getStepBytes(ModuleOp module);
 
 /// True for the functions of a module that run beside those of microbatches.

@@ -1,0 +1,327 @@
+# ===- runtime.py - artifacts run from Python ---*- Python -*-=== #
+#
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# libfp8rt.so (runtime/include/fp8rt.h) through ctypes: loads artifacts of fp8-opt and runs their functions on memory that
+# the caller owns. Needs the standard library only; arrays are whatever tells where its memory lies.
+#
+# ===----------------------------------------------------=== #
+"""Load artifacts and run their functions.
+
+    program = Program("step.fp8")                   # backend="cuda" on a machine with a GPU
+    step = program.functions["ffn"]
+    results = step.run({"x": x, "layers.0.w1": w1, ...}, allocate)
+
+An array is anything with `data_ptr()` (a torch tensor) or `__array_interface__` / `__cuda_array_interface__` (NumPy, CuPy),
+dense and row-major, in the memory of the program's backend. `allocate(bytes)` gives such an array of bytes; it is called
+once for the arena and once for each result that the caller places.
+"""
+
+import ctypes
+import dataclasses
+import enum
+import os
+import pathlib
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
+
+__all__ = ["Argument", "DType", "Error", "Function", "Program", "Result", "ResultArray", "Role"]
+
+ABI_VERSION = 3
+
+
+class Error(RuntimeError):
+    """What the runtime or a check before it refused; the message says what was expected."""
+
+
+class DType(enum.IntEnum):
+    """Element types (fp8rt_dtype)."""
+
+    bf16 = 0
+    f32 = 1
+    f8E4M3FN = 2
+    f8E5M2 = 3
+    i32 = 4
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of an element."""
+        return {DType.bf16: 2, DType.f32: 4, DType.i32: 4}.get(self, 1)
+
+
+class Role(enum.IntEnum):
+    """What an argument is to the step (fp8rt_role)."""
+
+    input = 0
+    parameter = 1
+    tangent = 2
+    state = 3
+    donated = 4
+
+
+class _FunctionInfo(ctypes.Structure):
+    _fields_ = [("name", ctypes.c_char_p), ("argument_count", ctypes.c_size_t), ("result_count", ctypes.c_size_t),
+                ("command_count", ctypes.c_size_t), ("gemm_count", ctypes.c_size_t), ("peak_bytes", ctypes.c_uint64),
+                ("arena_bytes", ctypes.c_uint64), ("saved_bytes", ctypes.c_uint64)]
+
+
+class _ArgumentInfo(ctypes.Structure):
+    _fields_ = [("name", ctypes.c_char_p), ("dtype", ctypes.c_int), ("rank", ctypes.c_size_t),
+                ("shape", ctypes.POINTER(ctypes.c_int64)), ("bytes", ctypes.c_uint64), ("role", ctypes.c_int),
+                ("init", ctypes.c_int), ("init_scale", ctypes.c_double)]
+
+
+class _ResultInfo(ctypes.Structure):
+    _fields_ = [("name", ctypes.c_char_p), ("dtype", ctypes.c_int), ("rank", ctypes.c_size_t),
+                ("shape", ctypes.POINTER(ctypes.c_int64)), ("strides", ctypes.POINTER(ctypes.c_int64)),
+                ("caller_bytes", ctypes.c_uint64)]
+
+
+class _RunnerOptions(ctypes.Structure):
+    _fields_ = [("struct_size", ctypes.c_size_t), ("memory", ctypes.c_int), ("watch", ctypes.c_int),
+                ("poison", ctypes.c_int), ("ledger", ctypes.c_int), ("graph", ctypes.c_int),
+                ("gemms_only", ctypes.c_int)]
+
+
+def _find_library() -> str:
+    """FP8RT_LIBRARY, else beside this file (a wheel), else in the build folder of a source tree."""
+    here = pathlib.Path(__file__).resolve()
+    candidates = [os.environ.get("FP8RT_LIBRARY"), here.parent / "lib" / "libfp8rt.so",
+                  here.parents[2] / "build" / "lib" / "libfp8rt.so"]
+    for candidate in candidates:
+        if candidate and pathlib.Path(candidate).exists():
+            return str(candidate)
+    raise Error("libfp8rt.so not found: set FP8RT_LIBRARY to it, or build it (./dev build)")
+
+
+_library: Optional[ctypes.CDLL] = None
+
+
+def _load_library() -> ctypes.CDLL:
+    global _library
+    if _library is not None:
+        return _library
+    path = _find_library()
+    library = ctypes.CDLL(path)
+    found = library.fp8rt_abi_version()
+    if found != ABI_VERSION:
+        raise Error(f"{path}: expected a runtime of ABI version {ABI_VERSION}, but got {found}")
+    pointer, size = ctypes.c_void_p, ctypes.c_size_t
+    for name, result, arguments in (
+            ("fp8rt_load_file", ctypes.c_int, [ctypes.c_char_p, ctypes.c_char_p, pointer, pointer]),
+            ("fp8rt_unload", None, [pointer]),
+            ("fp8rt_function_count", size, [pointer]),
+            ("fp8rt_get_function", ctypes.c_int, [pointer, size, pointer]),
+            ("fp8rt_get_argument", ctypes.c_int, [pointer, size, size, pointer]),
+            ("fp8rt_get_result", ctypes.c_int, [pointer, size, size, pointer]),
+            ("fp8rt_get_section", pointer, [pointer, ctypes.c_char_p, pointer]),
+            ("fp8rt_create_runner", ctypes.c_int, [pointer, size, pointer, pointer, pointer]),
+            ("fp8rt_destroy_runner", None, [pointer]),
+            ("fp8rt_runner_arena_bytes", size, [pointer]),
+            ("fp8rt_run", ctypes.c_int, [pointer, pointer, pointer, pointer, size, pointer, pointer]),
+            ("fp8rt_runner_result_data", pointer, [pointer, size]),
+            ("fp8rt_error_message", ctypes.c_char_p, [pointer]),
+            ("fp8rt_free_error", None, [pointer])):
+        function = getattr(library, name)
+        function.restype, function.argtypes = result, arguments
+    _library = library
+    return library
+
+
+def _check(code: int, error: ctypes.c_void_p) -> None:
+    if code == 0:
+        return
+    message = _load_library().fp8rt_error_message(error).decode()
+    _load_library().fp8rt_free_error(error)
+    raise Error(message)
+
+
+def _address(array: Any, is_cuda: bool, name: str) -> int:
+    """Where the elements of `array` begin."""
+    if hasattr(array, "data_ptr"):
+        if hasattr(array, "is_cuda") and array.is_cuda != is_cuda:
+            raise Error(f"expected '{name}' in {'the memory of a GPU' if is_cuda else 'host memory'}, "
+                        f"but it is on {array.device}")
+        if not array.is_contiguous():
+            raise Error(f"expected '{name}' dense and row-major, but its strides are {tuple(array.stride())}")
+        return array.data_ptr()
+    key = "__cuda_array_interface__" if is_cuda else "__array_interface__"
+    interface = getattr(array, key, None)
+    if interface is None:
+        raise Error(f"expected '{name}' to have data_ptr() or {key}, but got a {type(array).__name__}")
+    if interface.get("strides") is not None:
+        raise Error(f"expected '{name}' dense and row-major, but its strides are {interface['strides']} bytes")
+    return interface["data"][0]
+
+
+def _byte_count(array: Any, name: str) -> int:
+    if hasattr(array, "nbytes"):
+        return array.nbytes
+    if hasattr(array, "element_size"):
+        return array.numel() * array.element_size()
+    raise Error(f"expected '{name}' to be an array, but got a {type(array).__name__}")
+
+
+@dataclasses.dataclass(frozen=True)
+class Argument:
+    """An argument of a function: dense and row-major."""
+
+    name: str
+    dtype: DType
+    shape: Tuple[int, ...]
+    role: Role
+    bytes: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """A result; strides are in elements. The caller places it where `caller_bytes` is not 0."""
+
+    name: str
+    dtype: DType
+    shape: Tuple[int, ...]
+    strides: Tuple[int, ...]
+    caller_bytes: int
+
+
+@dataclasses.dataclass(frozen=True)
+class ResultArray:
+    """Where a result lies: `offset` bytes into `base`, the array that holds it (arena, argument or own)."""
+
+    result: Result
+    base: Any
+    offset: int
+
+
+class Program:
+    """An artifact, loaded for a backend ("cpu" or "cuda": the device of the current context, else the first one)."""
+
+    def __init__(self, path: "os.PathLike[str] | str", backend: str = "cpu"):
+        self._library = _load_library()
+        self._handle = ctypes.c_void_p()
+        self.backend = backend
+        error = ctypes.c_void_p()
+        _check(self._library.fp8rt_load_file(os.fsencode(path), backend.encode(), ctypes.byref(self._handle),
+                                             ctypes.byref(error)), error)
+        found = [Function(self, index) for index in range(self._library.fp8rt_function_count(self._handle))]
+        #: The functions by name, in the order of the artifact.
+        self.functions: Dict[str, Function] = {function.name: function for function in found}
+
+    @property
+    def plan(self) -> str:
+        """The plan that the artifact was compiled with, as JSON."""
+        size = ctypes.c_size_t()
+        data = self._library.fp8rt_get_section(self._handle, b"plan", ctypes.byref(size))
+        return ctypes.string_at(data, size.value).decode() if data else ""
+
+    def close(self) -> None:
+        """Unloads the program; its functions cannot run afterwards."""
+        for function in getattr(self, "functions", {}).values():
+            function._close()
+        if self._handle:
+            self._library.fp8rt_unload(self._handle)
+            self._handle = ctypes.c_void_p()
+
+    def __enter__(self) -> "Program":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if getattr(self, "_handle", None):
+            self.close()
+
+
+class Function:
+    """A function of a program. It keeps its arena between runs."""
+
+    def __init__(self, program: Program, index: int):
+        self._program, self._library, self._index = program, program._library, index
+        info = _FunctionInfo()
+        self._library.fp8rt_get_function(program._handle, index, ctypes.byref(info))
+        self.name = info.name.decode()
+        self.peak_bytes, self.arena_bytes, self.saved_bytes = info.peak_bytes, info.arena_bytes, info.saved_bytes
+        self.arguments: List[Argument] = []
+        for number in range(info.argument_count):
+            entry = _ArgumentInfo()
+            self._library.fp8rt_get_argument(program._handle, index, number, ctypes.byref(entry))
+            self.arguments.append(Argument(entry.name.decode(), DType(entry.dtype), tuple(entry.shape[:entry.rank]),
+                                           Role(entry.role), entry.bytes))
+        self.results: List[Result] = []
+        for number in range(info.result_count):
+            entry = _ResultInfo()
+            self._library.fp8rt_get_result(program._handle, index, number, ctypes.byref(entry))
+            self.results.append(Result(entry.name.decode(), DType(entry.dtype), tuple(entry.shape[:entry.rank]),
+                                       tuple(entry.strides[:entry.rank]), entry.caller_bytes))
+        self._runner = ctypes.c_void_p()
+        self._arena: Any = None
+
+    @property
+    def backend(self) -> str:
+        """Where it runs: "cpu" or "cuda"."""
+        return self._program.backend
+
+    def _close(self) -> None:
+        if self._runner:
+            self._library.fp8rt_destroy_runner(self._runner)
+            self._runner = ctypes.c_void_p()
+
+    def _prepare(self, allocate: Callable[[int], Any]) -> int:
+        """Makes the runner and the arena; gives the arena's size."""
+        if not self._runner:
+            options = _RunnerOptions(struct_size=ctypes.sizeof(_RunnerOptions))
+            error = ctypes.c_void_p()
+            _check(self._library.fp8rt_create_runner(self._program._handle, self._index, ctypes.byref(options),
+                                                     ctypes.byref(self._runner), ctypes.byref(error)), error)
+        size = self._library.fp8rt_runner_arena_bytes(self._runner)
+        if self._arena is None:
+            # Room to begin at a multiple of 256.
+            self._arena = allocate(size + 256)
+        return size
+
+    def run(self, arguments: Mapping[str, Any], allocate: Callable[[int], Any],
+            placed: Optional[Mapping[str, Any]] = None, stream: int = 0) -> Dict[str, ResultArray]:
+        """Runs once in planned memory, on the CUDA stream `stream` on a GPU, without waiting for it.
+
+        `arguments` has an array for each argument, by name; `placed` may have one for results that the caller places,
+        where `allocate` makes the others. Results in the arena are valid until the next run. Raises Error where an array
+        is missing, of another size or in the wrong place, and where the run fails.
+        """
+        is_cuda = self.backend == "cuda"
+        addresses = (ctypes.c_void_p * len(self.arguments))()
+        arrays = []
+        for number, argument in enumerate(self.arguments):
+            if argument.name not in arguments:
+                raise Error(f"{self.name}: expected an argument '{argument.name}' ({argument.dtype.name} "
+                            f"{list(argument.shape)}), but there is none")
+            array = arguments[argument.name]
+            if _byte_count(array, argument.name) != argument.bytes:
+                raise Error(f"{self.name}: expected '{argument.name}' of {argument.bytes} bytes ({argument.dtype.name} "
+                            f"{list(argument.shape)}), but got {_byte_count(array, argument.name)}")
+            addresses[number] = _address(array, is_cuda, argument.name)
+            arrays.append((addresses[number] or 0, argument.bytes, array))
+        targets = (ctypes.c_void_p * len(self.results))()
+        for number, result in enumerate(self.results):
+            if not result.caller_bytes:
+                continue
+            array = placed.get(result.name) if placed else None
+            array = allocate(result.caller_bytes) if array is None else array
+            if _byte_count(array, result.name) < result.caller_bytes:
+                raise Error(f"{self.name}: expected at least {result.caller_bytes} bytes for the result '{result.name}', "
+                            f"but got {_byte_count(array, result.name)}")
+            targets[number] = _address(array, is_cuda, result.name)
+            arrays.append((targets[number] or 0, _byte_count(array, result.name), array))
+        size = self._prepare(allocate)
+        base = _address(self._arena, is_cuda, "the arena")
+        arrays.append((base, _byte_count(self._arena, "the arena"), self._arena))
+        error = ctypes.c_void_p()
+        _check(self._library.fp8rt_run(self._runner, addresses, targets, (base + 255) // 256 * 256, size, stream,
+                                       ctypes.byref(error)), error)
+        found = {}
+        for number, result in enumerate(self.results):
+            data = self._library.fp8rt_runner_result_data(self._runner, number)
+            for start, length, array in arrays:
+                if start <= data < start + length:
+                    found[result.name] = ResultArray(result, array, data - start)
+                    break
+        return found
