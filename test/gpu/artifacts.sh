@@ -31,10 +31,23 @@ for name in llama3_ffn_small ffn_tensorwise ffn_block128 ffn_delayed; do
       -o "$out/$name@$policy.fp8"
   done
 done
+# Gradients added over microbatches.
+name=microbatches
+echo --seed=3 --microbatches=3 >"$out/$name.args"
+"$bin/fp8-opt" "$examples/ffn_delayed.mlir" --compile=microbatches=3 --emit=reference --seed=3 --microbatches=3 \
+  -o "$out/$name.ref"
+for casts in step microbatch; do
+  "$bin/fp8-opt" "$examples/ffn_delayed.mlir" "--compile=target=h200,microbatches=3,weight-casts=$casts" --emit=artifact \
+    -o "$out/$name@$casts.fp8"
+done
 # Without matmuls: bit for bit.
 python3 "$(dirname "$0")/loop_programs.py" "$out"
 for program in "$out"/loops_*.mlir; do
   "$bin/fp8-opt" "$program" --compile=target=h200 --emit=artifact -o "${program%.mlir}.fp8"
   "$bin/fp8-opt" "$program" --compile=target=h200 --emit=reference -o "${program%.mlir}.ref"
 done
+# For casts.py.
+mkdir -p "$out/casts"
+"$bin/fp8-opt" "$(dirname "$0")/casts.mlir" --compile --emit=artifact -o "$out/casts/cpu.fp8"
+"$bin/fp8-opt" "$(dirname "$0")/casts.mlir" --compile=target=h200 --emit=artifact -o "$out/casts/gpu.fp8"
 du -sh "$out"

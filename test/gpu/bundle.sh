@@ -21,6 +21,7 @@ mkdir -p "$out"
 for name in fp8-run fp8rt-ContainerTest fp8rt-RunTest fp8rt-ToolTest fp8rt-GpuTest fp8rt-GpuGemmTest; do
   strip -o "$out/$name" "$build/bin/$name"
 done
+strip -o "$out/libfp8rt.so" "$build/lib/libfp8rt.so"
 find "$build" -name 'fp8rt-test-kernels.cubin' -o -name 'fp8rt-test-kernels.ptx' -o -name 'libfp8rt-test-kernels.so' |
   while read -r file; do cp "$file" "$out/"; done
 cp "$(dirname "$0")/run.sh" "$out/"

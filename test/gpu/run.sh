@@ -14,7 +14,8 @@
 # watched, freed storage poisoned, outputs compared), and as a CUDA graph. One line a run: measured peak against the
 # plan's, the pool's own figure, the relative error, the step's time, and whether the outputs have the bits of the
 # program's first run, which they must have under every plan and in every mode. Exit code 1 where anything failed. Logs
-# and JSON go to OUT_DIR.
+# and JSON go to OUT_DIR. Run from a source tree, it compares the casts of ARTIFACTS/casts with the CPU's on 64 million values at
+# the end (casts.py, which needs torch).
 #
 # ===----------------------------------------------------------------------=== #
 set -uo pipefail
@@ -89,5 +90,9 @@ PY
     [[ $code -eq 0 ]] || grep -h 'error:' "$log" | cut -c1-200 | head -n 3
   done
 done
+if [[ -d $artifacts/casts && -f $(dirname "$0")/casts.py ]]; then
+  FP8RT_LIBRARY=$bin/libfp8rt.so python3 "$(dirname "$0")/casts.py" "$artifacts/casts/cpu.fp8" \
+    "$artifacts/casts/gpu.fp8" || failed=1
+fi
 echo "logs: $out"
 exit "$failed"
