@@ -233,10 +233,10 @@ LogicalResult checkPlanned(ModuleOp module, Phase done, Phase asked,
     return fail("the input is " + name +
                 " already: expected '--compile' without options, but got '" +
                 options.compile + "'");
-  const Target *target = getTargetOf(module);
-  if (!target)
+  if (!getTargetOf(module))
     return failure();
-  pipeline.target = target->name.str();
+  auto target = module->getAttrOfType<StringAttr>(kTargetAttr);
+  pipeline.target = target ? target.str() : "cpu";
   return success();
 }
 

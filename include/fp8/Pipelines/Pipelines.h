@@ -23,8 +23,9 @@ std::optional<Phase> parsePhase(StringRef name);
 /// Options of the pipeline; those of `fp8-select-saved` and `fp8-set-target`
 /// under the same names.
 struct CompileOptions : PassPipelineOptions<CompileOptions> {
-  Option<std::string> target{*this, "target", llvm::cl::desc("cpu or h200"),
-                             llvm::cl::init("cpu")};
+  Option<std::string> target{
+      *this, "target", llvm::cl::desc("cpu, h200, h100, b200 or FILE.json"),
+      llvm::cl::init("cpu")};
   Option<std::string> policy{
       *this, "policy",
       llvm::cl::desc("save-all, recompute-all, op-list, min-cut or auto"),

@@ -4,7 +4,9 @@
 //
 // The numbers that turn the work of an op (fp8/Interfaces/CostOpInterface.h)
 // into an estimate of time, and the sizes that a plan counts beside tensors.
-// One table; nothing else in the compiler knows the speed of a machine.
+// They stand in one JSON file a machine (lib/Target/Target/targets), which
+// bench/calibrate.py writes; nothing else in the compiler knows the speed of a
+// machine.
 //
 //===----------------------------------------------------------------------===//
 
@@ -12,6 +14,12 @@
 #define FP8_TARGET_TARGET_H
 
 #include "fp8/Interfaces/CostOpInterface.h"
+
+#include "llvm/Support/Error.h"
+
+#include <optional>
+#include <string>
+#include <vector>
 
 namespace mlir::fp8 {
 
@@ -27,16 +35,28 @@ enum class KernelModel {
   ThreadBlocks
 };
 
-/// One machine. Rates are what well written code reaches, not what a data sheet
-/// promises.
+/// Where the numbers of a target come from. Every report says so unless they
+/// were measured.
+enum class TargetStatus {
+  Measured,  ///< by a calibration run of our kernels on the machine itself
+  Datasheet, ///< what the maker states; nothing of ours ever ran there
+  Guessed
+};
+
+/// One machine. Rates are what our kernels and the matmul library reach.
 struct Target {
-  StringRef name;
+  std::string name;
   /// The GPU architecture that kernels are generated for; empty on the cpu.
-  StringRef chip;
-  /// True where the numbers were written by a calibration run on the machine
-  /// itself. Every report says so if not.
-  bool calibrated;
-  /// Bytes read plus bytes written, a second, of a large copy.
+  std::string chip;
+  /// Where the numbers come from, in a sentence.
+  std::string source;
+  TargetStatus status;
+  /// How far the estimate of a step was from its measured time in the
+  /// calibration run, at most.
+  std::optional<double> modelErrorPct;
+  /// What context, modules, graphs and libraries take of the device's memory.
+  std::optional<int64_t> deviceOverheadBytes;
+  /// Bytes read plus bytes written, a second, of loop kernels on large tensors.
   double copyBytesPerSecond;
   /// Floating-point operations a second (a multiply-add counts as two) of a
   /// large matmul, by the scaling of its FP8 operands and by element type; f32
@@ -59,15 +79,20 @@ struct Target {
   bool contiguousK;
 };
 
-/// All targets, in the order in which error messages list them.
+/// The targets that are built in, in the order in which error messages list
+/// them.
 ArrayRef<Target> getTargets();
 
-/// The target called `name`, or null.
-const Target *findTarget(StringRef name);
+/// The target of a JSON text, every key required, or what is wrong with it.
+llvm::Expected<Target> parseTarget(StringRef text);
 
-/// The target that the module around `op` names in `fp8.target`; `cpu` where it
-/// names none. Null after an error at the module where the name is unknown or
-/// is no string.
+/// The target called `name`: a built-in one, or that of a file where the name
+/// ends in `.json`. Null where there is none; `error` then says why.
+const Target *findTarget(StringRef name, std::string *error = nullptr);
+
+/// The target that the module around `op` names in `fp8.target`, as findTarget
+/// takes it; `cpu` where it names none. Null after an error at the module where
+/// there is no such target or the name is no string.
 const Target *getTargetOf(Operation *op);
 
 /// Seconds that `cost` takes on `target`: the longer of computing and moving

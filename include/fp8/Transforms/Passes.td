@@ -15,9 +15,10 @@ def FP8SetTargetPass : Pass<"fp8-set-target", "::mlir::ModuleOp"> {
   let summary = "names the target that costs and workspaces are taken from";
   let description = [{
     Sets the module attribute `fp8.target`. Every later pass reads it; a module without it is planned for `cpu`. An
-    unknown name is an error that lists the known ones.
+    unknown name is an error that lists the known ones. A name ending in `.json` is a file with the keys of those in
+    `lib/Target/Target/targets`, such as `bench/calibrate.py` writes.
   }];
-  let options = [Option<"target", "target", "std::string", "\"cpu\"", "cpu or h200">];
+  let options = [Option<"target", "target", "std::string", "\"cpu\"", "cpu, h200, h100, b200 or FILE.json">];
 }
 
 def FP8BuildBackwardPass : Pass<"fp8-build-backward", "::mlir::ModuleOp"> {

@@ -78,7 +78,7 @@ struct LowerToCUDAPass : fp8::impl::FP8LowerToCUDAPassBase<LowerToCUDAPass> {
       const Target *target = getTargetOf(module);
       if (!target)
         return signalPassFailure();
-      name = target->chip.str();
+      name = target->chip;
     }
     const Chip *found = findChip(name);
     if (!found) {

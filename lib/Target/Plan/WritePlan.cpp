@@ -51,13 +51,19 @@ static llvm::json::Object describe(const PlanFacts &facts) {
       {"saved_bytes", facts.savedBytes},
       {"transient_bytes", facts.transientBytes},
       {"resident_bytes", facts.planned.graph->getResidentBytes()},
-      {"device_bytes", nullptr},
-      {"device_bytes_reason",
-       "the target has no measured overhead of context and libraries"},
       {"segments", getSegments(facts)},
       {"step_us", microseconds(facts.stepSeconds)},
       {"recompute_us", microseconds(facts.decisions.recomputeSeconds)},
       {"lossy", llvm::json::Array()}};
+  if (facts.target->deviceOverheadBytes) {
+    plan["device_bytes"] = facts.planned.graph->getResidentBytes() +
+                           facts.arenaBytes +
+                           *facts.target->deviceOverheadBytes;
+  } else {
+    plan["device_bytes"] = nullptr;
+    plan["device_bytes_reason"] =
+        "the target has no measured overhead of context and libraries";
+  }
   // What only fp8-select-saved finds out, where it has not run.
   if (facts.decisions.policy.empty()) {
     constexpr StringLiteral kReason =
@@ -140,7 +146,15 @@ LogicalResult mlir::fp8::writePlan(ModuleOp module, raw_ostream &os) {
   llvm::json::Object root = describe(all->front());
   root["schema"] = "fp8opt-plan-1";
   root["target"] = all->front().target->name;
-  root["target_calibrated"] = all->front().target->calibrated;
+  const Target &target = *all->front().target;
+  root["target_calibrated"] = target.status == TargetStatus::Measured;
+  root["target_source"] = target.source;
+  root["model_error_pct"] = nullptr;
+  if (target.modelErrorPct)
+    root["model_error_pct"] = *target.modelErrorPct;
+  else
+    root["model_error_reason"] =
+        "the estimate was never compared with measured steps on this target";
   llvm::json::Array functions;
   for (const PlanFacts &facts : *all)
     functions.push_back(describe(facts));

@@ -27,11 +27,23 @@ static void printLine(raw_ostream &os, StringRef label, int64_t bytes,
      << (tail.empty() ? "" : "   ") << tail << '\n';
 }
 
+/// What a reader must know of the rates behind the estimates.
+static StringRef describe(TargetStatus status) {
+  switch (status) {
+  case TargetStatus::Measured:
+    return "";
+  case TargetStatus::Datasheet:
+    return " (data-sheet rates: never run on this device)";
+  case TargetStatus::Guessed:
+    return " (rates not calibrated on the device)";
+  }
+  return "";
+}
+
 static void writeFunction(const PlanFacts &facts, raw_ostream &os) {
   const PeakInfo &peak = facts.planned.peak;
   os << "@" << facts.function << " on " << facts.target->name
-     << (facts.target->calibrated ? ""
-                                  : " (rates not calibrated on the device)");
+     << describe(facts.target->status);
   if (!facts.decisions.policy.empty())
     os << ", policy " << facts.decisions.policy;
   os << "\n\n";

@@ -2,70 +2,72 @@
 //
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The table of targets, each number with its source.
+// The targets that are built in, and those of files.
 //
 //===----------------------------------------------------------------------===//
 
 #include "fp8/Target/Target.h"
 
 #include "fp8/Dialect/FP8/IR/FP8.h"
-#include "fp8rt/CpuGemm.h"
+
+#include "llvm/Support/MemoryBuffer.h"
+
+#include <map>
+#include <mutex>
 
 using namespace mlir;
 using namespace mlir::fp8;
 
-static const Target kTargets[] = {
-    // One core of an ordinary x86-64 machine; all guesses. The workspace is
-    // that of the runtime's matmul, which packs
-    // its panels there.
-    {.name = "cpu",
-     .chip = "",
-     .calibrated = false,
-     .copyBytesPerSecond = 8e9,
-     .flopsF8Tensor = 20e9,
-     .flopsF8Row = 20e9,
-     .flopsF8Block = 20e9,
-     .flopsBF16 = 20e9,
-     .flopsF32 = 20e9,
-     .linkBytesPerSecond = 4e9,
-     .linkLatencySeconds = 10e-6,
-     .launchSeconds = 1e-6,
-     .matmulWorkspaceBytes = fp8rt::kCpuGemmWorkspaceBytes,
-     .kernelRowTile = 128,
-     .kernelModel = KernelModel::CacheTiles,
-     .contiguousK = false},
-    // Measured with PyTorch 2.11 and cuBLASLt 13 on Llama-3-8B sizes (16,384
-    // tokens), not by a calibration run of
-    // ours: copy, the rowwise, tensorwise and bf16 matmuls 16384x14336x4096,
-    // the block matmul 1x128 by 128x128. The
-    // link fits both all-gathers over two GPUs that were measured: 64 MiB
-    // received at 197 GB/s, 1 GiB at 270 GB/s. The
-    // f32 rate (outside tensor cores) and the launch are guesses; the workspace
-    // is what cuBLAS asks for on Hopper.
-    {.name = "h200",
-     .chip = "sm_90a",
-     .calibrated = false,
-     .copyBytesPerSecond = 4.25e12,
-     .flopsF8Tensor = 1460e12,
-     .flopsF8Row = 1500e12,
-     .flopsF8Block = 1278e12,
-     .flopsBF16 = 785e12,
-     .flopsF32 = 60e12,
-     .linkBytesPerSecond = 276.8e9,
-     .linkLatencySeconds = 98e-6,
-     .launchSeconds = 3e-6,
-     .matmulWorkspaceBytes = 32 * 1024 * 1024,
-     .kernelRowTile = 128,
-     .kernelModel = KernelModel::ThreadBlocks,
-     .contiguousK = true},
+/// The files, as text.
+static constexpr StringLiteral kTargetTexts[] = {
+#include "Targets.inc"
 };
 
-ArrayRef<Target> mlir::fp8::getTargets() { return kTargets; }
+ArrayRef<Target> mlir::fp8::getTargets() {
+  static const std::vector<Target> targets = [] {
+    std::vector<Target> read;
+    for (StringRef text : kTargetTexts)
+      read.push_back(llvm::cantFail(parseTarget(text)));
+    return read;
+  }();
+  return targets;
+}
 
-const Target *mlir::fp8::findTarget(StringRef name) {
-  for (const Target &target : kTargets)
+/// The target of the file at `path`, read once.
+static const Target *readTarget(StringRef path, std::string &error) {
+  static std::mutex mutex;
+  static std::map<std::string, std::unique_ptr<Target>> read;
+  std::lock_guard<std::mutex> lock(mutex);
+  std::unique_ptr<Target> &known = read[path.str()];
+  if (known)
+    return known.get();
+  auto buffer = llvm::MemoryBuffer::getFile(path);
+  if (!buffer) {
+    error = "cannot read the target '" + path.str() +
+            "': " + buffer.getError().message();
+    return nullptr;
+  }
+  llvm::Expected<Target> target = parseTarget((*buffer)->getBuffer());
+  if (!target) {
+    error = path.str() + ": " + llvm::toString(target.takeError());
+    return nullptr;
+  }
+  known = std::make_unique<Target>(std::move(*target));
+  return known.get();
+}
+
+const Target *mlir::fp8::findTarget(StringRef name, std::string *error) {
+  std::string ignored;
+  std::string &reason = error ? *error : ignored;
+  if (name.ends_with(".json"))
+    return readTarget(name, reason);
+  reason = "expected a target ending in '.json' or one of ";
+  for (const Target &target : getTargets()) {
     if (target.name == name)
       return &target;
+    reason += '"' + target.name + "\", ";
+  }
+  reason += "but got \"" + name.str() + '"';
   return nullptr;
 }
 
@@ -77,15 +79,15 @@ const Target *mlir::fp8::getTargetOf(Operation *op) {
   if (!attribute)
     return findTarget("cpu");
   auto name = dyn_cast<StringAttr>(attribute);
-  const Target *target = name ? findTarget(name.getValue()) : nullptr;
-  if (!target) {
-    InFlightDiagnostic diagnostic =
-        module.emitError() << "expected '" << kTargetAttr << "' to be one of ";
-    llvm::interleaveComma(getTargets(), diagnostic, [&](const Target &known) {
-      diagnostic << '"' << known.name << '"';
-    });
-    diagnostic << ", but got " << attribute;
+  if (!name) {
+    module.emitError() << "expected '" << kTargetAttr
+                       << "' to be a string, but got " << attribute;
+    return nullptr;
   }
+  std::string reason;
+  const Target *target = findTarget(name.getValue(), &reason);
+  if (!target)
+    module.emitError() << "'" << kTargetAttr << "': " << reason;
   return target;
 }
 

@@ -41,7 +41,7 @@ def check_trap(path, rates):
     expect(not [part for part in auto["saved"] if part["op"] == "math.absf"], "auto keeps an abs")
     reasons = {part["value"]: part for part in auto["recomputed"]}
     # One pass over a weight and its abs, 4 * 4096 * 16384 bytes, and a launch.
-    cost = (4 * WEIGHT / rates["copyBytesPerSecond"] + rates["launchSeconds"]) * 1e6
+    cost = (4 * WEIGHT / rates["copy_bytes_per_second"] + rates["launch_seconds"]) * 1e6
     for name in ("w1_abs", "w2_abs"):
         expect_close(f"cost of {name}", reasons[name]["cost_us"], cost, 1e-6)
         expect_equal(f"reason for {name}", reasons[name]["why"], f"recompute costs {cost:.3f} us by itself "
@@ -53,8 +53,8 @@ def check_trap(path, rates):
         expect(part["bytes"] < WEIGHT, f"a tensor of the weight's size is kept: {part}")
     # Three of four shards come over the link; the shard is read, the weight written.
     sent = 2 * WEIGHT * 3 // 4
-    cost = (sent / rates["linkBytesPerSecond"] + rates["linkLatencySeconds"] + rates["launchSeconds"]
-            + 2 * WEIGHT * 5 / 4 / rates["copyBytesPerSecond"]) * 1e6
+    cost = (sent / rates["link_bytes_per_second"] + rates["link_latency_seconds"] + rates["launch_seconds"]
+            + 2 * WEIGHT * 5 / 4 / rates["copy_bytes_per_second"]) * 1e6
     gathers = {part["value"]: part for part in small["recomputed"] if part["op"] == "fp8.all_gather"}
     expect_equal("gathered again", sorted(gathers), ["w1", "w2"])
     for part in gathers.values():

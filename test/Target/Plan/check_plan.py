@@ -241,11 +241,11 @@ def matmul_rate(op, rates):
     groups = [re.search(r"scale = \[([^\]]*)\]", kind) for kind in op.operand_types[:2]]
     element = generic_ir.shape_of(op.operand_types[0])[1]
     if element in ("bf16", "f32"):
-        return rates["flopsBF16" if element == "bf16" else "flopsF32"]
+        return rates["flops_bf16" if element == "bf16" else "flops_f32"]
     entries = [entry.strip() for group in groups for entry in group.group(1).split(",")]
     if any(entry not in ("1", "all") for entry in entries):
-        return rates["flopsF8Block"]
-    return rates["flopsF8Tensor" if all(entry == "all" for entry in entries) else "flopsF8Row"]
+        return rates["flops_f8_block"]
+    return rates["flops_f8_tensor" if all(entry == "all" for entry in entries) else "flops_f8_row"]
 
 
 # Steps of the f32 sequences in docs/numerics.md, and what else is not one operation an element.
@@ -266,7 +266,7 @@ def compute_seconds(op, rates):
     if op.name in plan_runs.ALIASES or FLOPS.get(op.name) == 0 or not op.result_types:
         return 0
     shape, _ = generic_ir.shape_of((op.operand_types if op.name in OF_OPERAND else op.result_types)[0])
-    return FLOPS.get(op.name, 1) * math.prod(shape) / rates["flopsF32"]
+    return FLOPS.get(op.name, 1) * math.prod(shape) / rates["flops_f32"]
 
 
 def seconds_of(ops, moved, rates):
@@ -274,9 +274,9 @@ def seconds_of(ops, moved, rates):
     link = 0
     if ops[0].name in ("fp8.all_gather", "fp8.all_gather_start"):
         _, sent = moved_by(ops[0])
-        link = rates["linkLatencySeconds"] + sent / rates["linkBytesPerSecond"]
+        link = rates["link_latency_seconds"] + sent / rates["link_bytes_per_second"]
     compute = sum(compute_seconds(op, rates) for op in ops)
-    return max(compute, moved / rates["copyBytesPerSecond"]) + link + rates["launchSeconds"]
+    return max(compute, moved / rates["copy_bytes_per_second"]) + link + rates["launch_seconds"]
 
 
 def moved_by(op):
@@ -291,14 +291,14 @@ def moved_by(op):
 def push_seconds(op, rates):
     """A maximum and the first entry of the history are read, the entry is written."""
     moved = generic_ir.bytes_of(op.operand_types[0]) + 8
-    return max(1 / rates["flopsF32"], moved / rates["copyBytesPerSecond"]) + rates["launchSeconds"]
+    return max(1 / rates["flops_f32"], moved / rates["copy_bytes_per_second"]) + rates["launch_seconds"]
 
 
 def update_seconds(op, rates):
     """The history and the scale are read and written."""
     moved = 2 * sum(map(generic_ir.bytes_of, op.operand_types))
-    compute = (math.prod(generic_ir.shape_of(op.operand_types[0])[0]) + 3) / rates["flopsF32"]
-    return max(compute, moved / rates["copyBytesPerSecond"]) + rates["launchSeconds"]
+    compute = (math.prod(generic_ir.shape_of(op.operand_types[0])[0]) + 3) / rates["flops_f32"]
+    return max(compute, moved / rates["copy_bytes_per_second"]) + rates["launch_seconds"]
 
 
 STATE_OPS = {"fp8.push_amax": push_seconds, "fp8.update_scale": update_seconds}
@@ -318,7 +318,7 @@ def check_step_time(plan, line, rates):
     total = 0
     for op in line.kernels:
         if op.name != "fp8.kernel":
-            total += rates["launchSeconds"] if op.name != "fp8.wait" else 0
+            total += rates["launch_seconds"] if op.name != "fp8.wait" else 0
             continue
         inner = [part for part in op.regions[0] if part.name not in plan_runs.ALIASES + ("arith.constant",)]
         if inner[0].name in STATE_OPS:

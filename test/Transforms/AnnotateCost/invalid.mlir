@@ -1,5 +1,5 @@
 // RUN: fp8-opt %s -split-input-file -verify-diagnostics -fp8-annotate-cost
 
-// expected-error @below {{expected 'fp8.target' to be one of "cpu", "h200", but got "h100"}}
-module attributes {fp8.target = "h100"} {
+// expected-error @below {{'fp8.target': expected a target ending in '.json' or one of "cpu", "h200", "h100", "b200", but got "h1000"}}
+module attributes {fp8.target = "h1000"} {
 }

@@ -5,6 +5,7 @@
 # ===------------------------------------------------------------------------=== #
 
 import json
+import os
 import re
 import subprocess
 
@@ -73,11 +74,7 @@ def _with_attribute(line, attribute):
     return f"{line[:end]} {{{attribute}}}{line[end:]}"
 
 
-def read_target(source, name):
-    """The rates of a target as the table in the compiler's source states them."""
-    with open(source) as file:
-        text = file.read()
-    block = text[text.index(f'.name = "{name}"') :]
-    block = block[: block.index("}")]
-    rates = {key: value for key, value in re.findall(r"\.(\w+) = ([^,}]+)", block)}
-    return {key: float(value) for key, value in rates.items() if re.fullmatch(r"[-+.\de]+", value.strip())}
+def read_target(folder, name):
+    """The target called `name` as its file in the compiler's sources states it."""
+    with open(os.path.join(folder, f"{name}.json")) as file:
+        return json.load(file)
