@@ -2,12 +2,14 @@
 //
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// mlir-opt with the fp8 dialect and passes, and the driver form `--compile`.
+// mlir-opt with the fp8 dialect and passes, the driver form `--compile`, and
+// `--diff`.
 //
 //===----------------------------------------------------------------------===//
 
 #include "fp8/Dialect/FP8/IR/FP8.h"
 #include "fp8/Driver/CompileMain.h"
+#include "fp8/Driver/DiffMain.h"
 #include "fp8/Input/ReadProgram.h"
 #include "fp8/Interfaces/ExternalModels.h"
 #include "fp8/Pipelines/Pipelines.h"
@@ -64,6 +66,8 @@ int main(int argc, char **argv) {
   mlir::registerAllPasses();
   mlir::fp8::registerFP8Passes();
   mlir::fp8::registerPipelines();
+  if (mlir::fp8::isDiffCommand(argc, argv))
+    return mlir::fp8::diffMain(argc, argv);
   if (mlir::fp8::isCompileCommand(argc, argv))
     return mlir::fp8::compileMain(argc, argv, registry);
   return mlir::asMainReturnCode(optMain(argc, argv, registry));
