@@ -47,9 +47,9 @@ def fit(name, function, weight, low, high, degree):
 
 def main():
     half_ln2 = 0.5 * math.log(2) + 1e-6
-    # exp(r) = 1 + r + r^2 Q(r)
-    fit("exp", lambda r: np.where(np.abs(r) < 1e-3, 0.5 + r / 6 + r * r / 24, (np.expm1(r) - r) / (r * r)),
-        lambda r: r * r / np.exp(r), -half_ln2, half_ln2, 4)
+    # 2 exp(r) = 2 + 2 r + r^2 Q(r)
+    fit("exp", lambda r: 2 * np.where(np.abs(r) < 1e-3, 0.5 + r / 6 + r * r / 24, (np.expm1(r) - r) / (r * r)),
+        lambda r: 0.5 * r * r / np.exp(r), -half_ln2, half_ln2, 4)
 
     # log(1 + f) = 2 s + s R(z), s = f / (2 + f), z = s^2, R = z L(z)
     def log_l(z):

@@ -107,10 +107,14 @@ void mlir::fp8::buildCompilePipeline(OpPassManager &manager,
     return;
 
   const Target *target = findTarget(options.target);
-  if (target && !target->chip.empty())
-    manager.addPass(createFP8LowerToCUDAPass());
-  else
+  if (target && !target->chip.empty()) {
+    FP8LowerToCUDAPassOptions lowerOptions;
+    lowerOptions.geometry = options.geometry;
+    lowerOptions.reportGeometry = options.reportGeometry;
+    manager.addPass(createFP8LowerToCUDAPass(lowerOptions));
+  } else {
     manager.addPass(createFP8LowerToCPUPass());
+  }
 }
 
 void mlir::fp8::registerPipelines() {

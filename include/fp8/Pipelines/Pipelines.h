@@ -20,8 +20,8 @@ enum class Phase { Joint, Planned, Placed, Lowered };
 
 std::optional<Phase> parsePhase(StringRef name);
 
-/// Options of the pipeline; those of `fp8-select-saved` and `fp8-set-target`
-/// under the same names.
+/// Options of the pipeline; those of `fp8-select-saved`, `fp8-set-target`
+/// and `fp8-lower-to-cuda` under the same names.
 struct CompileOptions : PassPipelineOptions<CompileOptions> {
   Option<std::string> target{
       *this, "target", llvm::cl::desc("cpu, h200, h100, b200 or FILE.json"),
@@ -51,6 +51,14 @@ struct CompileOptions : PassPipelineOptions<CompileOptions> {
       *this, "weight-casts",
       llvm::cl::desc("how often weights are cast: step, microbatch or auto"),
       llvm::cl::init("auto")};
+  Option<std::string> geometry{
+      *this, "geometry",
+      llvm::cl::desc("launch geometry of GPU kernels, as in fp8-lower-to-cuda"),
+      llvm::cl::init("")};
+  Option<bool> reportGeometry{
+      *this, "report-geometry",
+      llvm::cl::desc("a remark for each launch with its geometry"),
+      llvm::cl::init(false)};
 };
 
 /// The phase whose passes have run on `module` already: `Planned` or `Placed`,

@@ -250,10 +250,16 @@ def FP8LowerToCUDAPass : Pass<"fp8-lower-to-cuda", "::mlir::ModuleOp"> {
     Requires placed IR. Each `loop` and `state` kernel gets `launches` (and `fills`, zeros that the first of them finds);
     their functions stand in one `gpu.module @kernels`, in the LLVM dialect with NVPTX intrinsics, and take one pointer
     to global memory for each operand, each result, and the workspace. Results have the bits of `fp8-lower-to-cpu`.
-    Matmuls stay as they are. `docs/architecture.md` has the three schedules.
+    Matmuls stay as they are. `docs/architecture.md` has the three schedules. How rows and tiles are spread over threads
+    was measured for some launches (`lib/Conversion/FP8ToCUDA/Tuned`, written by `bench/autotune.py`); the others follow
+    rules.
   }];
   let options = [Option<"chip", "chip", "std::string", """",
-    "sm_89, sm_90a, sm_100 or sm_120; default: that of the module's target">];
+    "sm_89, sm_90a, sm_100 or sm_120; default: that of the module's target">,
+    Option<"geometry", "geometry", "std::string", """",
+    "instead of the measured launch geometries: rules, row:VECTORS:BLOCKS:AHEAD or tile:ROWS:BLOCKS">,
+    Option<"reportGeometry", "report-geometry", "bool", "false",
+    "a remark for each launch whose geometry was chosen, as an entry of the measured ones">];
   let dependentDialects = ["::mlir::LLVM::LLVMDialect", "::mlir::NVVM::NVVMDialect", "::mlir::gpu::GPUDialect",
     "::mlir::scf::SCFDialect", "::mlir::arith::ArithDialect", "::mlir::vector::VectorDialect",
     "::mlir::func::FuncDialect", "::mlir::cf::ControlFlowDialect"];

@@ -56,24 +56,35 @@ Value Numerics::copySign(Value magnitude, Value sign) {
   return floatOf(arith::OrIOp::create(b, loc, bitsOf(abs(magnitude)), signBit));
 }
 
+Value Numerics::clampAbove(Value x, float limit) {
+  Value bound = f32(limit, x);
+  if (minimumPropagatesNaN)
+    return arith::MinimumFOp::create(b, loc, x, bound);
+  return select(compare(b, loc, arith::CmpFPredicate::OGT, x, bound), bound, x);
+}
+
+Value Numerics::clampBelow(Value x, float limit) {
+  Value bound = f32(limit, x);
+  if (minimumPropagatesNaN)
+    return arith::MaximumFOp::create(b, loc, x, bound);
+  return select(compare(b, loc, arith::CmpFPredicate::OLT, x, bound), bound, x);
+}
+
 Value Numerics::exp(Value x) {
-  Value high = f32(89.0f, x), magic = f32(0x1.8p+23f, x);
-  Value c =
-      select(compare(b, loc, arith::CmpFPredicate::OGT, x, high), high, x);
+  Value magic = f32(0x1.8p+23f, x);
+  Value c = clampBelow(clampAbove(x, 89.0f), -87.0f);
   Value t = fma(b, loc, c, f32(0x1.715476p+0f, x), magic);
   Value k = sub(b, loc, t, magic);
   Value r = fma(b, loc, k, f32(-0x1.62e4p-1f, x), c);
   r = fma(b, loc, k, f32(-0x1.7f7d1cp-20f, x), r);
-  Value q = polynomial(r, {0x1.6a3d08p-10f, 0x1.123856p-7f, 0x1.5558bep-5f,
-                           0x1.555494p-3f, 0x1.fffffcp-2f});
-  Value y = add(b, loc, f32(1.0f, x), fma(b, loc, mul(b, loc, r, r), q, r));
-  // The low bits of t hold the exponent n: this is 2^(n - 1).
+  Value y = polynomial(r, {0x1.6a3d08p-9f, 0x1.123856p-6f, 0x1.5558bep-4f,
+                           0x1.555494p-2f, 0x1.fffffcp-1f, 2.0f, 2.0f});
+  // The low bits of t hold the exponent n: this is 2^(n - 1), or 0 for the
+  // lowest n.
   Value power = floatOf(arith::AddIOp::create(
       b, loc, arith::ShLIOp::create(b, loc, bitsOf(t), i32(23, x)),
       i32(0x3F000000, x)));
-  y = mul(b, loc, mul(b, loc, y, power), f32(2.0f, x));
-  return select(compare(b, loc, arith::CmpFPredicate::OLT, x, f32(-86.625f, x)),
-                f32(0.0f, x), y);
+  return mul(b, loc, y, power);
 }
 
 Value Numerics::log(Value x) {

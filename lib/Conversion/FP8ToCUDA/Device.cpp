@@ -81,6 +81,12 @@ Value Device::equals(Value x, int64_t y) {
 Value Device::umax(Value x, Value y) {
   return arith::MaxUIOp::create(b, loc, x, y);
 }
+Value Device::maxMagnitudes(Value x, Value y) {
+  Type pair = VectorType::get({2}, b.getBF16Type());
+  return bitcast(call("fmax.nan.xorsign.abs.bf16x2", pair,
+                      {bitcast(x, pair), bitcast(y, pair)}),
+                 b.getI32Type());
+}
 Value Device::smax(Value x, Value y) {
   return arith::MaxSIOp::create(b, loc, x, y);
 }
@@ -225,6 +231,23 @@ Value Device::load(Value pointer, Type type, int64_t alignment) {
 }
 void Device::store(Value pointer, Value value, int64_t alignment) {
   LLVM::StoreOp::create(b, loc, value, pointer, alignment);
+}
+void Device::copyAsync(Value shared, Value global, int64_t bytes,
+                       Value enabled) {
+  StringRef name = bytes == 16 ? "llvm.nvvm.cp.async.cg.shared.global.16.s"
+                               : "llvm.nvvm.cp.async.ca.shared.global.8.s";
+  Value read = select(enabled, i32(bytes), i32(0));
+  LLVM::CallIntrinsicOp::create(b, loc, b.getStringAttr(name),
+                                ValueRange{shared, global, read});
+}
+void Device::commitCopies() {
+  LLVM::CallIntrinsicOp::create(
+      b, loc, b.getStringAttr("llvm.nvvm.cp.async.commit.group"), ValueRange());
+}
+void Device::awaitCopies(int64_t pending) {
+  LLVM::CallIntrinsicOp::create(
+      b, loc, b.getStringAttr("llvm.nvvm.cp.async.wait.group"),
+      ValueRange{i32(pending)});
 }
 Value Device::pack(ArrayRef<Value> values) {
   Type type =

@@ -86,6 +86,14 @@ struct LowerToCUDAPass : fp8::impl::FP8LowerToCUDAPassBase<LowerToCUDAPass> {
                          << listChips() << "), but got '" << name << "'";
       return signalPassFailure();
     }
+    geometries.emplace(found->name);
+    if (!geometry.empty() && !geometries->override(geometry)) {
+      module.emitError() << "expected a geometry 'rules', "
+                            "'row:VECTORS:BLOCKS:AHEAD' or 'tile:ROWS:BLOCKS', "
+                            "but got '"
+                         << geometry << "'";
+      return signalPassFailure();
+    }
     OpBuilder builder(&getContext());
     builder.setInsertionPointToEnd(module.getBody());
     Attribute target = NVVM::NVVMTargetAttr::get(&getContext(), /*optLevel=*/3,
@@ -132,6 +140,8 @@ struct LowerToCUDAPass : fp8::impl::FP8LowerToCUDAPassBase<LowerToCUDAPass> {
   }
 
 private:
+  std::optional<Geometries> geometries; ///< of the chip
+
   LogicalResult lower(KernelOp kernel, gpu::GPUModuleOp kernels,
                       const Chip &chip, size_t number, Lowered &lowered) {
     if (failed(checkKernel(kernel, "gpu")))
@@ -162,6 +172,7 @@ private:
                                 plan,
                                 unsigned(i),
                                 chip,
+                                *geometries,
                                 entry,
                                 UnknownLoc::get(&getContext()),
                                 pointers,
@@ -224,19 +235,22 @@ private:
     }
     SmallVector<Value> arguments(entry->getArguments());
     SharedMemory shared(kernels, symbol);
-    Geometry geometry = emit(*entry, arguments, shared);
-    auto block = int32_t(geometry.block);
+    Geometry chosen = emit(*entry, arguments, shared);
+    if (reportGeometry && !chosen.report.empty())
+      kernel.emitRemark() << "geometry of '" << symbol
+                          << "': " << chosen.report;
+    auto block = int32_t(chosen.block);
     function->setAttr(NVVM::NVVMDialect::getKernelFuncAttrName(),
                       builder.getUnitAttr());
     function->setAttr(NVVM::NVVMDialect::getReqntidAttrName(),
                       builder.getDenseI32ArrayAttr({block, 1, 1}));
     function->setAttr(
         NVVM::NVVMDialect::getMinctasmAttrName(),
-        builder.getI32IntegerAttr(geometry.blocksPerMultiprocessor));
+        builder.getI32IntegerAttr(chosen.blocksPerMultiprocessor));
     if (failed(convertToLLVM(function)))
       return failure();
-    return Attribute(LaunchAttr::get(context, symbol, {geometry.grid, 1, 1},
-                                     {geometry.block, 1, 1},
+    return Attribute(LaunchAttr::get(context, symbol, {chosen.grid, 1, 1},
+                                     {chosen.block, 1, 1},
                                      shared.getDynamicBytes()));
   }
 };

@@ -3,7 +3,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // The magnitude of a bf16 or f32 number orders as its bits do, without the
-// sign, and every NaN lies above infinity.
+// sign, and every NaN lies above infinity. Pairs carry signs that mean nothing
+// until they are taken apart.
 //
 //===----------------------------------------------------------------------===//
 
@@ -31,8 +32,7 @@ SmallVector<Value> MaxEmitter::wordsOf(VectorEvaluator &evaluator,
   Lanes &lanes = evaluator.evaluate(reduction->getOperand(0), flip, slot);
   SmallVector<Value> words;
   if (form == MaxForm::Pairs)
-    for (Value pair : evaluator.pairsOf(lanes))
-      words.push_back(d.bitAnd(pair, 0x7FFF7FFF));
+    llvm::append_range(words, evaluator.pairsOf(lanes));
   else
     for (Value x : evaluator.floatsOf(lanes)) {
       if (form == MaxForm::Bits)
@@ -54,10 +54,7 @@ Value MaxEmitter::combine(MaxForm form, Value x, Value y) {
     return d.umax(x, y);
   if (form == MaxForm::Keys)
     return d.smax(x, y);
-  OpBuilder &b = d.builder();
-  Type pair = VectorType::get({2}, b.getI16Type());
-  return d.bitcast(d.umax(d.bitcast(x, pair), d.bitcast(y, pair)),
-                   b.getI32Type());
+  return d.maxMagnitudes(x, y);
 }
 
 void MaxEmitter::combine(MaxForm form, SmallVector<Value> &into,
@@ -80,8 +77,13 @@ Value MaxEmitter::fold(MaxForm form, ArrayRef<Value> words) {
   }
   if (form != MaxForm::Pairs)
     return level[0];
-  return d.umax(d.shiftLeft(level[0], 16),
-                d.bitAnd(level[0], int32_t(0xFFFF0000)));
+  return d.umax(upperMagnitude(d.shiftLeft(level[0], 16)),
+                upperMagnitude(level[0]));
+}
+
+/// The magnitude of the upper bf16 of a pair, as bits of an f32.
+Value MaxEmitter::upperMagnitude(Value pair) {
+  return d.bitAnd(pair, 0x7FFF0000);
 }
 
 SmallVector<Value> MaxEmitter::columns(MaxForm form, ArrayRef<Value> words) {
@@ -89,8 +91,8 @@ SmallVector<Value> MaxEmitter::columns(MaxForm form, ArrayRef<Value> words) {
     return SmallVector<Value>(words);
   SmallVector<Value> result;
   for (Value word : words) {
-    result.push_back(d.shiftLeft(word, 16));
-    result.push_back(d.bitAnd(word, int32_t(0xFFFF0000)));
+    result.push_back(upperMagnitude(d.shiftLeft(word, 16)));
+    result.push_back(upperMagnitude(word));
   }
   return result;
 }

@@ -67,6 +67,16 @@ bool TileEmitter::canSplit() {
   return bytes <= kStagingBytes;
 }
 
+/// Whether this launch can have a given geometry.
+bool TileEmitter::follows(const TileGeometry &geometry, bool reduces) {
+  int64_t rows = geometry.rows;
+  if ((rows != kHeldRows && rows != kTile / kVectors) ||
+      (rows == kHeldRows && reduces && !canSplit()))
+    return false;
+  int64_t threads = kVectors * kTile / rows;
+  return geometry.blocks > 0 && geometry.blocks * threads <= c.chip.maxThreads;
+}
+
 void TileEmitter::makeColumns() {
   auto [rows, cols] = rules.getSpace();
   int64_t tilesAcross = llvm::divideCeilSigned(cols, kTile);
@@ -135,7 +145,13 @@ Geometry TileEmitter::emit() {
     held.remove(leaf);
   stagingBytes =
       reduces ? largest : std::max(largest, std::min(all, kStagingBytes));
-  if (held.size() > 1 && canSplit()) {
+  TileWork work{0, int64_t(held.size()), transposed};
+  for (Value leaf : leaves)
+    work.read += bytesOf(leaf);
+  std::optional<TileGeometry> tuned = c.geometries.find(work);
+  if (tuned && !follows(*tuned, reduces))
+    tuned = std::nullopt;
+  if (tuned ? tuned->rows == kHeldRows : held.size() > 1 && canSplit()) {
     rowsOfThread = kHeldRows;
     threads = kVectors * kTile / rowsOfThread;
     warps = threads / 32;
@@ -172,9 +188,11 @@ Geometry TileEmitter::emit() {
   int64_t blocks = std::clamp<int64_t>(
       c.chip.registers / (threads * int64_t(llvm::alignTo(registers, 8))), 1,
       c.chip.maxThreads / threads);
+  if (tuned)
+    blocks = tuned->blocks;
   return {llvm::divideCeilSigned(rows, kTile) *
               llvm::divideCeilSigned(cols, kTile),
-          threads, blocks};
+          threads, blocks, reportOf(work, TileGeometry{rowsOfThread, blocks})};
 }
 
 //===----------------------------------------------------------------------===//
@@ -345,8 +363,8 @@ void TileEmitter::shareScales(MutableArrayRef<Pending> pending) {
         word = word ? m.combine(form, word, part) : part;
       }
       if (form == MaxForm::Pairs)
-        word = d.select(d.equals(d.bitAnd(column, 1), 0), d.shiftLeft(word, 16),
-                        d.bitAnd(word, int32_t(0xFFFF0000)));
+        word = m.upperMagnitude(d.select(d.equals(d.bitAnd(column, 1), 0),
+                                         d.shiftLeft(word, 16), word));
       VectorEvaluator one(rules, body, body, c.pointers, loc);
       Lanes lanes;
       lanes.floats.push_back(m.finish(form, word));

@@ -94,8 +94,10 @@ Value VectorEvaluator::positionOf(Value value, bool flip, const Slot &slot,
   return d.add(d.add(outer, col), offset);
 }
 
+/// f32 come in two pieces of 16 bytes, `stride` bytes from each other.
 Lanes VectorEvaluator::loadElements(Value pointer, Type element, bool vector,
-                                    Value position, OpBuilder &at) {
+                                    Value position, OpBuilder &at,
+                                    int64_t stride) {
   Device d(at, loc);
   Type i32 = at.getI32Type(), f32 = at.getF32Type();
   Lanes lanes;
@@ -110,7 +112,7 @@ Lanes VectorEvaluator::loadElements(Value pointer, Type element, bool vector,
     Value code = d.toInt(d.load(from, at.getI16Type(), 2), 32);
     lanes.floats.push_back(d.bitcast(d.shiftLeft(code, 16), f32));
   } else if (vector) {
-    for (int64_t half : {0, 4}) {
+    for (int64_t half : {int64_t(0), stride / 4}) {
       Value from = d.address(pointer, d.add(position, half), f32);
       lanes.floats.append(
           d.unpack(d.load(from, VectorType::get({4}, f32), 16)));
@@ -119,6 +121,23 @@ Lanes VectorEvaluator::loadElements(Value pointer, Type element, bool vector,
     lanes.floats.push_back(d.load(d.address(pointer, position, f32), f32, 4));
   }
   return lanes;
+}
+
+Value VectorEvaluator::leafAddress(Value value, const Slot &slot) {
+  Leaf leaf = *getLeaf(value);
+  Device d(body, loc);
+  Type element = elementOf(value);
+  Value position =
+      positionOf(value, false, slot, leaf.offset, leaf.pitch, body);
+  return d.address(pointers[leaf.argument.getArgNumber()], position,
+                   body.getIntegerType(element.getIntOrFloatBitWidth()));
+}
+
+void VectorEvaluator::readLeaf(Value value, const Slot &slot, Value pointer,
+                               int64_t stride) {
+  setLanes(value, false, slot,
+           loadElements(pointer, elementOf(value), /*vector=*/true,
+                        Device(body, loc).i32(0), body, stride));
 }
 
 void VectorEvaluator::prepareStore(Value value, bool flip, const Slot &slot) {
@@ -244,7 +263,7 @@ static Value computePair(Operation *op, ArrayRef<Value> operands, OpBuilder &at,
 
 static Value computeOne(Operation *op, ArrayRef<Value> x, OpBuilder &at,
                         Location loc) {
-  Numerics n(at, loc);
+  Numerics n(at, loc, /*minimumPropagatesNaN=*/true);
   return TypeSwitch<Operation *, Value>(op)
       .Case<arith::AddFOp, arith::SubFOp, arith::MulFOp, arith::DivFOp>(
           [&](auto binary) -> Value {

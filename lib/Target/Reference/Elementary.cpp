@@ -20,20 +20,20 @@ static const float kInf = std::bit_cast<float>(uint32_t(0x7F800000));
 
 float expF32(float x) {
   float c = x > 89.0f ? 89.0f : x;
+  c = c < -87.0f ? -87.0f : c;
   float t = std::fma(c, 0x1.715476p+0f, 0x1.8p+23f);
   float k = t - 0x1.8p+23f;
   float r = std::fma(k, -0x1.62e4p-1f, c);
   r = std::fma(k, -0x1.7f7d1cp-20f, r);
-  float q = 0x1.6a3d08p-10f;
-  q = std::fma(q, r, 0x1.123856p-7f);
-  q = std::fma(q, r, 0x1.5558bep-5f);
-  q = std::fma(q, r, 0x1.555494p-3f);
-  q = std::fma(q, r, 0x1.fffffcp-2f);
-  float y = 1.0f + std::fma(r * r, q, r);
-  float power =
-      std::bit_cast<float>((std::bit_cast<uint32_t>(t) << 23) + 0x3F000000u);
-  y = (y * power) * 2.0f;
-  return x < -86.625f ? 0.0f : y;
+  float q = 0x1.6a3d08p-9f;
+  q = std::fma(q, r, 0x1.123856p-6f);
+  q = std::fma(q, r, 0x1.5558bep-4f);
+  q = std::fma(q, r, 0x1.555494p-2f);
+  q = std::fma(q, r, 0x1.fffffcp-1f);
+  q = std::fma(q, r, 2.0f);
+  q = std::fma(q, r, 2.0f);
+  return q *
+         std::bit_cast<float>((std::bit_cast<uint32_t>(t) << 23) + 0x3F000000u);
 }
 
 float logF32(float x) {

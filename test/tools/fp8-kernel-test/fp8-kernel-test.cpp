@@ -8,7 +8,8 @@
 // with the reference interpreter, bit by bit (NaNs are equal to each other).
 // Kernels without offsets are placed one after the other first; a module
 // without kernels gets one an op. With --target=h200 the kernels are generated
-// for a GPU, and their PTX is emulated. With --artifact-only the file is
+// for a GPU, and their PTX is emulated (--assemble: and given to ptxas). With
+// --artifact-only the file is
 // written and nothing is run; with --inputs the first function runs on given
 // data, and the results are written as fp8-interpret writes them.
 //
@@ -54,6 +55,13 @@ static llvm::cl::opt<std::string>
 static llvm::cl::opt<std::string>
     targetName("target", llvm::cl::desc("cpu, or a target with a GPU"),
                llvm::cl::init("cpu"));
+static llvm::cl::opt<std::string>
+    chipName("chip",
+             llvm::cl::desc("generate for this chip, not the target's"));
+static llvm::cl::opt<std::string>
+    geometry("geometry", llvm::cl::desc("as of fp8-lower-to-cuda"));
+static llvm::cl::opt<bool> assemble("assemble",
+                                    llvm::cl::desc("the PTX, with ptxas too"));
 static llvm::cl::opt<uint64_t> seed("seed", llvm::cl::init(1));
 
 /// Gives every kernel without offsets storage of its own.
@@ -426,6 +434,16 @@ static int emulate(ModuleOp module, ModuleOp original) {
   FailureOr<std::string> text = compileToPTX(module);
   if (failed(text))
     return 1;
+  if (assemble) {
+    FailureOr<std::optional<std::string>> cubin = assembleCubin(module, *text);
+    if (failed(cubin))
+      return 1;
+    if (!*cubin) {
+      llvm::errs() << "error: no ptxas\n";
+      return 1;
+    }
+    llvm::outs() << "assembled\n";
+  }
   fp8test::PtxModule ptx;
   std::string error;
   if (!ptx.parse(*text, error)) {
@@ -472,7 +490,10 @@ int main(int argc, char **argv) {
   }
   if (gpu) {
     passes.addPass(createFP8ReserveWorkspacePass());
-    passes.addPass(createFP8LowerToCUDAPass());
+    FP8LowerToCUDAPassOptions options;
+    options.chip = chipName;
+    options.geometry = geometry;
+    passes.addPass(createFP8LowerToCUDAPass(options));
   } else {
     passes.addPass(createFP8LowerToCPUPass());
   }

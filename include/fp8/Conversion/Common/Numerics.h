@@ -30,7 +30,10 @@ struct ScaleRule {
 /// and "i32" below stand for either form.
 class Numerics {
 public:
-  Numerics(OpBuilder &builder, Location loc) : b(builder), loc(loc) {}
+  /// `minimumPropagatesNaN`: whether the machine has one instruction each for
+  /// arith.minimumf and arith.maximumf.
+  Numerics(OpBuilder &builder, Location loc, bool minimumPropagatesNaN = false)
+      : b(builder), loc(loc), minimumPropagatesNaN(minimumPropagatesNaN) {}
 
   /// A constant of the length of `like`.
   Value f32(float value, Value like);
@@ -86,9 +89,13 @@ private:
   Value select(Value condition, Value yes, Value no);
   Value polynomial(Value x, ArrayRef<float> coefficients);
   Value copySign(Value magnitude, Value sign);
+  /// x where it is not above (below) `limit`, or NaN; else `limit`.
+  Value clampAbove(Value x, float limit);
+  Value clampBelow(Value x, float limit);
 
   OpBuilder &b;
   Location loc;
+  bool minimumPropagatesNaN;
 };
 
 } // namespace mlir::fp8

@@ -37,6 +37,9 @@ public:
   Value below(Value x, int64_t y);
   Value equals(Value x, int64_t y);
   Value umax(Value x, Value y);
+  /// Of each of two pairs of bf16 the larger magnitude, with a sign that means
+  /// nothing; NaN where an operand is.
+  Value maxMagnitudes(Value x, Value y);
   Value smax(Value x, Value y);
   Value select(Value condition, Value yes, Value no);
   /// An i32 as an index.
@@ -82,6 +85,14 @@ public:
   Value address(Value pointer, Value offset, Type element);
   Value load(Value pointer, Type type, int64_t alignment);
   void store(Value pointer, Value value, int64_t alignment);
+  /// Starts to copy 8 or 16 bytes from global to shared memory, `bytes` wide
+  /// both; where `enabled` is false nothing is read and zeros are written. A
+  /// thread sees what it copied after `awaitCopies`.
+  void copyAsync(Value shared, Value global, int64_t bytes, Value enabled);
+  /// Ends a group of copies of this thread.
+  void commitCopies();
+  /// Waits until at most the last `pending` groups are on their way.
+  void awaitCopies(int64_t pending);
   /// A vector of scalars, and its elements.
   Value pack(ArrayRef<Value> values);
   SmallVector<Value> unpack(Value vector);

@@ -11,6 +11,7 @@
 #define FP8_CONVERSION_FP8TOCUDA_EMIT_H
 
 #include "fp8/Conversion/FP8ToCUDA/Device.h"
+#include "fp8/Conversion/FP8ToCUDA/Geometry.h"
 #include "fp8/Conversion/FP8ToCUDA/Launches.h"
 #include "fp8/Conversion/FP8ToCUDA/VectorEvaluator.h"
 
@@ -39,6 +40,9 @@ struct Geometry {
   int64_t block = 1;
   /// Blocks that a multiprocessor has to be able to hold: bounds the registers.
   int64_t blocksPerMultiprocessor = 1;
+  /// The entry of Geometry.h that gives this one; empty where there is no
+  /// choice.
+  std::string report = {};
 };
 
 /// What the emitters of one launch share.
@@ -47,7 +51,8 @@ struct LaunchContext {
   const KernelLaunches &plan; ///< of the kernel
   unsigned number;            ///< of the launch
   const Chip &chip;
-  Block &entryBlock; ///< of the function; holds only a return
+  const Geometries &geometries; ///< of the chip
+  Block &entryBlock;            ///< of the function; holds only a return
   Location location;
   ArrayRef<Value> pointers; ///< its arguments
   SharedMemory &shared;
@@ -77,9 +82,9 @@ Geometry emitGenericLaunch(const LaunchContext &context);
 // Maxima in registers
 //===----------------------------------------------------------------------===//
 
-/// How the elements of a maximum are held. Pairs: bf16 magnitudes, two in 32
-/// bits. Bits: f32 magnitudes. Both order as unsigned integers, NaN on top.
-/// Keys: those of Numerics::toMaxKey, signed.
+/// How the elements of a maximum are held. Pairs: two bf16 in 32 bits, of which
+/// the magnitudes count. Bits: f32 magnitudes, which order as unsigned
+/// integers, NaN on top. Keys: those of Numerics::toMaxKey, signed.
 enum class MaxForm { Pairs, Bits, Keys };
 
 class MaxEmitter {
@@ -102,6 +107,9 @@ public:
   }
   /// One word a column, in the folded form.
   SmallVector<Value> columns(MaxForm form, ArrayRef<Value> words);
+  /// Of a word of pairs the upper one as bits of an f32 magnitude; the lower
+  /// one where it was shifted up.
+  Value upperMagnitude(Value pair);
   /// The maximum over the lanes of a warp, of a word in folded form.
   Value acrossWarp(MaxForm form, Value word);
   /// The f32 that a folded word stands for, NaN as 0x7FC00000.

@@ -65,6 +65,7 @@ private:
            rules.extentOf(item.value, true)->isFull();
   }
   bool canSplit();
+  bool follows(const TileGeometry &geometry, bool reduces);
   void makeColumns();
   void makeRows(Value offset, int64_t count);
   void load(const Slot &slot) {

@@ -55,6 +55,12 @@ public:
 
   /// The result of a local reduction at a slot.
   void setLanes(Value value, bool flip, const Slot &slot, Lanes lanes);
+  /// Where the eight elements of `value`, a leaf with an element for each
+  /// position and not transposed, lie in global memory at a slot.
+  Value leafAddress(Value value, const Slot &slot);
+  /// Reads them from `pointer`, where they were copied to in pieces of 16
+  /// bytes, `stride` bytes from each other.
+  void readLeaf(Value value, const Slot &slot, Value pointer, int64_t stride);
   /// From here on `value` is read as f32 from memory.
   void setMemory(Value value, Value pointer) { memory[value] = pointer; }
   /// Forgets the unpacked form of everything that is held as pairs, and hides
@@ -83,7 +89,7 @@ private:
   Lanes computeElementwise(Operation *op, bool flip, const Slot &slot,
                            OpBuilder &at);
   Lanes loadElements(Value pointer, Type element, bool vector, Value position,
-                     OpBuilder &at);
+                     OpBuilder &at, int64_t stride = 16);
   ArrayRef<Value> floatsOf(Lanes &lanes, OpBuilder &at);
   ArrayRef<Value> pairsOf(Lanes &lanes, OpBuilder &at);
   SmallVector<Value> products(Lanes &x, Lanes &scale, OpBuilder &at);
