@@ -56,9 +56,10 @@ for module in ["numpy", "ml_dtypes", "torch"]:
 # Rates mean nothing under a sanitizer.
 if not config.fp8_sanitizers:
     config.available_features.add("full-speed")
-# Signals are seen by those who wait for a process; MLIR itself is not instrumented, so what it holds looks leaked.
+# Signals are seen by those who wait for a process; MLIR itself is not instrumented, so what it holds looks leaked,
+# and what its allocators hand out poisoned.
 elif "ASAN_OPTIONS" not in os.environ:
-    config.environment["ASAN_OPTIONS"] = "handle_segv=0:handle_abort=0:detect_leaks=0:detect_container_overflow=0"
+    config.environment["ASAN_OPTIONS"] = "handle_segv=0:handle_abort=0:detect_leaks=0:detect_container_overflow=0:allow_user_poisoning=0"
 if os.path.exists(os.path.join(config.llvm_tools_dir, "clang-format")):
     config.available_features.add("clang-format")
 # A source tree without its history cannot say which files are its own.

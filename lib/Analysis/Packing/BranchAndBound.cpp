@@ -17,11 +17,18 @@
 // Items that no unplaced item connects in time are searched apart, so that a
 // failure in one part never repeats the search of another.
 //
+// How long a search takes depends on the order by which it chooses among equal
+// offsets, by orders of magnitude. So turns of a few fixed orders, which grow
+// and can prove that there is no packing, alternate with many short ones in
+// random orders. Those also jump back: an item that is not live at any time
+// that a failure concerns is not tried elsewhere. They only find packings.
+//
 //===----------------------------------------------------------------------===//
 
 #include "Internal.h"
 
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/Support/MathExtras.h"
 #include <algorithm>
 #include <numeric>
 
@@ -36,11 +43,23 @@ struct Last {
   int item;
 };
 
+/// Sections of time, `start` up to `end`.
+struct Window {
+  int start = std::numeric_limits<int>::max();
+  int end = 0;
+
+  void add(int otherStart, int otherEnd) {
+    start = std::min(start, otherStart);
+    end = std::max(end, otherEnd);
+  }
+};
+
 /// The search in one static order. Items are numbered by their rank in it.
+/// With `jumpsBack` a failure is no proof.
 class Search {
 public:
   Search(const Problem &problem, llvm::ArrayRef<int> order, int capacity,
-         int unit, int64_t nodeLimit);
+         int unit, int64_t nodeLimit, bool jumpsBack);
 
   Outcome run();
 
@@ -52,11 +71,18 @@ private:
   Outcome solve(llvm::ArrayRef<int> items, Last last);
   Outcome solveParts(llvm::ArrayRef<int> items, Last last);
   bool bound(llvm::ArrayRef<int> items, Last last, int &lowestTop);
+  /// Adds the time of `item` and of the unplaced items it is live with to
+  /// `failure`.
+  void blame(int item);
   bool place(int item, int at);
   void undo(size_t placedCount);
 
   const int capacity;
   const int64_t nodeLimit;
+  const bool jumpsBack;
+  /// When the last failure is about: what is live at no such time has no part
+  /// in it.
+  Window failure;
   int count;
   std::vector<int> size, start, end; // start and end are sections
   std::vector<int> twin;             // an equal item of lower rank, or -1
@@ -82,8 +108,9 @@ private:
 } // namespace
 
 Search::Search(const Problem &problem, llvm::ArrayRef<int> order, int capacity,
-               int unit, int64_t nodeLimit)
-    : capacity(capacity), nodeLimit(nodeLimit), count(problem.size()) {
+               int unit, int64_t nodeLimit, bool jumpsBack)
+    : capacity(capacity), nodeLimit(nodeLimit), jumpsBack(jumpsBack),
+      count(problem.size()) {
   std::vector<int64_t> times;
   for (const PackItem &item : problem.items) {
     times.push_back(item.lower);
@@ -170,6 +197,13 @@ void Search::undo(size_t placedCount) {
   }
 }
 
+void Search::blame(int item) {
+  failure.add(start[item], end[item]);
+  for (int other : neighbours[item])
+    if (!placed[other])
+      failure.add(start[other], end[other]);
+}
+
 /// Sets `low` of `items`, and `lowestTop`, which offsets of the next item must
 /// be below. False if the items cannot be placed within the capacity.
 bool Search::bound(llvm::ArrayRef<int> items, Last last, int &lowestTop) {
@@ -191,8 +225,11 @@ bool Search::bound(llvm::ArrayRef<int> items, Last last, int &lowestTop) {
               std::min(lift, std::max(rest[other], last.offset) + size[other]);
       low[i] = lift;
     }
-    if (low[i] + size[i] > capacity)
+    if (low[i] + size[i] > capacity) {
+      failure = {};
+      blame(i);
       return false;
+    }
   }
   // From the top down: what lies at `low` or above at one time is stacked.
   stack.clear();
@@ -201,13 +238,28 @@ bool Search::bound(llvm::ArrayRef<int> items, Last last, int &lowestTop) {
   llvm::sort(stack, std::greater<>());
   std::fill(above.begin() + first, above.begin() + limit, 0);
   for (auto [value, i] : stack) {
-    int highest = 0;
+    int highest = 0, at = start[i];
     for (int s = start[i]; s < end[i]; ++s) {
       above[s] += size[i];
-      highest = std::max(highest, above[s]);
+      if (above[s] > highest) {
+        highest = above[s];
+        at = s;
+      }
     }
-    if (value + highest > capacity)
-      return false;
+    if (value + highest <= capacity)
+      continue;
+    // The stack at the section `at` is too high.
+    failure = {};
+    for (auto [otherValue, other] : stack) {
+      if (otherValue < value)
+        break;
+      if (start[other] > at || at >= end[other])
+        continue;
+      failure.add(start[other], end[other]);
+      if (low[other] > rest[other])
+        blame(other);
+    }
+    return false;
   }
   return true;
 }
@@ -226,6 +278,10 @@ Outcome Search::solve(llvm::ArrayRef<int> items, Last last) {
       children.emplace_back(rest[i], i);
   llvm::sort(children);
   const size_t mark = placedStack.size();
+  Window failures;
+  if (children.empty())
+    for (int i : items)
+      failures.add(start[i], end[i]);
   std::vector<int> others;
   others.reserve(items.size());
   for (auto [at, item] : children) {
@@ -241,7 +297,11 @@ Outcome Search::solve(llvm::ArrayRef<int> items, Last last) {
     if (outcome != Outcome::Infeasible)
       return outcome;
     undo(mark);
+    if (jumpsBack && (end[item] <= failure.start || start[item] >= failure.end))
+      return Outcome::Infeasible;
+    failures.add(failure.start, failure.end);
   }
+  failure = failures;
   return Outcome::Infeasible;
 }
 
@@ -275,6 +335,62 @@ Outcome Search::solveParts(llvm::ArrayRef<int> items, Last last) {
   }
   return Outcome::Found;
 }
+
+namespace {
+
+/// A logarithm to base 2 that is the same on every machine: linear between
+/// powers of two.
+double roughLog2(int64_t value) {
+  int exponent = llvm::Log2_64(static_cast<uint64_t>(value));
+  return exponent - 1 +
+         static_cast<double>(value) /
+             static_cast<double>(int64_t(1) << exponent);
+}
+
+/// Orders by a product of powers of an item's size, of the length of its life
+/// and of the load around it, with exponents and some noise from a fixed
+/// sequence of pseudo-random numbers.
+class RandomOrders {
+public:
+  explicit RandomOrders(const Problem &problem) : problem(problem) {}
+
+  std::vector<int> next() {
+    double bySize = draw(), byLength = draw(), byLoad = 3 * draw(),
+           noise = draw() / 2;
+    std::vector<std::pair<double, int>> keyed;
+    for (int i = 0; i < problem.size(); ++i) {
+      const PackItem &item = problem.items[i];
+      double key = bySize * roughLog2(item.size) +
+                   byLength * roughLog2(item.upper - item.lower) +
+                   byLoad * roughLog2(problem.loadAround[i]) + noise * draw();
+      keyed.emplace_back(-key, i);
+    }
+    llvm::sort(keyed);
+    std::vector<int> order;
+    for (auto [key, item] : keyed)
+      order.push_back(item);
+    return order;
+  }
+
+private:
+  /// SplitMix64, from 0 up to 1.
+  double draw() {
+    state += 0x9E3779B97F4A7C15;
+    uint64_t z = state;
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EB;
+    z ^= z >> 31;
+    return static_cast<double>(z >> 11) * 0x1p-53;
+  }
+
+  const Problem &problem;
+  uint64_t state = 1;
+};
+
+/// Nodes of a turn in a random order.
+constexpr int64_t kRandomShare = 2'000;
+
+} // namespace
 
 Outcome packing::search(const Problem &problem, int64_t capacity,
                         int64_t &nodeLimit, std::vector<int64_t> &offsets) {
@@ -318,15 +434,27 @@ Outcome packing::search(const Problem &problem, int64_t capacity,
       return key(a) < key(b);
     });
   }
+  RandomOrders random(problem);
+  auto tryOrder = [&](llvm::ArrayRef<int> order, int64_t share,
+                      bool jumpsBack) {
+    Search search(problem, order, static_cast<int>(cells),
+                  static_cast<int>(unit), std::min(share, nodeLimit),
+                  jumpsBack);
+    Outcome outcome = search.run();
+    nodeLimit -= std::min(search.nodes, nodeLimit);
+    if (outcome == Outcome::Found)
+      for (auto [rank, item] : llvm::enumerate(order))
+        offsets[item] = static_cast<int64_t>(search.offset[rank]) * unit;
+    return jumpsBack && outcome == Outcome::Infeasible ? Outcome::Unknown
+                                                       : outcome;
+  };
   for (int64_t share = 20'000; nodeLimit > 0; share *= 2)
     for (const std::vector<int> &order : orders) {
-      Search search(problem, order, static_cast<int>(cells),
-                    static_cast<int>(unit), std::min(share, nodeLimit));
-      Outcome outcome = search.run();
-      nodeLimit -= std::min(search.nodes, nodeLimit);
-      if (outcome == Outcome::Found)
-        for (auto [rank, item] : llvm::enumerate(order))
-          offsets[item] = static_cast<int64_t>(search.offset[rank]) * unit;
+      Outcome outcome = tryOrder(order, share, /*jumpsBack=*/false);
+      for (int64_t left = share;
+           outcome == Outcome::Unknown && left > 0 && nodeLimit > 0;
+           left -= kRandomShare)
+        outcome = tryOrder(random.next(), kRandomShare, /*jumpsBack=*/true);
       if (outcome != Outcome::Unknown)
         return outcome;
       if (nodeLimit == 0)

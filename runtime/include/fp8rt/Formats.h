@@ -169,18 +169,26 @@ inline float decodeF8(uint8_t code, DType type) {
                      (mantissa << (23 - shape.mantissa)));
 }
 
+/// Element `index` of `data`, which need not be aligned to it.
+template <typename T> T loadAs(const void *data, size_t index) {
+  T value;
+  std::memcpy(&value, static_cast<const char *>(data) + index * sizeof(T),
+              sizeof(T));
+  return value;
+}
+
 /// Element `index` of `data` as f32 (an i32 is converted, rounded to nearest).
 inline float loadElement(const void *data, DType type, size_t index) {
   switch (type) {
   case DType::BF16:
-    return decodeBf16(static_cast<const uint16_t *>(data)[index]);
+    return decodeBf16(loadAs<uint16_t>(data, index));
   case DType::F32:
-    return static_cast<const float *>(data)[index];
+    return loadAs<float>(data, index);
   case DType::F8E4M3FN:
   case DType::F8E5M2:
-    return decodeF8(static_cast<const uint8_t *>(data)[index], type);
+    return decodeF8(loadAs<uint8_t>(data, index), type);
   case DType::I32:
-    return static_cast<float>(static_cast<const int32_t *>(data)[index]);
+    return static_cast<float>(loadAs<int32_t>(data, index));
   }
   return 0.0f;
 }
