@@ -46,6 +46,11 @@ DictionaryAttr Decisions::toAttribute(MLIRContext *context) const {
         {text("value", entry.value), text("op", entry.op),
          text("why", entry.why), number("times", entry.times),
          real("seconds", entry.seconds)}));
+  SmallVector<Attribute> piecesEntries;
+  for (const PiecesDecision &entry : pieces)
+    piecesEntries.push_back(builder.getDictionaryAttr(
+        {text("value", entry.value), text("why", entry.why),
+         number("pieces", entry.pieces), number("rows", entry.rows)}));
   return builder.getDictionaryAttr(
       {text("policy", policy),
        number("min_feasible_peak_bytes", minFeasiblePeak),
@@ -53,6 +58,7 @@ DictionaryAttr Decisions::toAttribute(MLIRContext *context) const {
        real("recompute_seconds", recomputeSeconds),
        real("step_lower_bound_seconds", stepLowerBound),
        text("step_bound_kind", stepBoundKind),
+       builder.getNamedAttr("pieces", builder.getArrayAttr(piecesEntries)),
        builder.getNamedAttr("saved", builder.getArrayAttr(savedEntries)),
        builder.getNamedAttr("recomputed",
                             builder.getArrayAttr(recomputedEntries))});
@@ -100,6 +106,9 @@ std::optional<Decisions> Decisions::read(func::FuncOp func) {
     decisions.recomputed.push_back({text(entry, "value"), text(entry, "op"),
                                     text(entry, "why"), number(entry, "times"),
                                     real(entry, "seconds")});
+  for (DictionaryAttr entry : entries("pieces"))
+    decisions.pieces.push_back({text(entry, "value"), number(entry, "pieces"),
+                                number(entry, "rows"), text(entry, "why")});
   return decisions;
 }
 
@@ -348,17 +357,21 @@ mlir::fp8::getPeakLowerBound(const PlanGraph &graph) {
         node.kind == NodeClass::Constant)
       continue;
     int64_t bytes = node.workspace;
+    // What a matmul has by rows may be there a few rows at a time.
+    auto matmul = dyn_cast<MatmulOp>(node.op);
+    auto isWhole = [&](unsigned number) {
+      return !matmul || number == 1 ||
+             matmul->getOperand(number) == matmul.getScaleB();
+    };
     SmallVector<int> roots;
-    for (int operand : node.operands)
+    for (auto [number, operand] : llvm::enumerate(node.operands))
       if (int root = graph.values[operand].root;
-          !graph.values[root].resident && !llvm::is_contained(roots, root))
+          !graph.values[root].resident && isWhole(number) &&
+          !llvm::is_contained(roots, root))
         roots.push_back(root);
     for (int root : roots)
       bytes += graph.values[root].bytes;
-    // The result may lie where the accumulator does.
-    auto matmul = dyn_cast<MatmulOp>(node.op);
-    if (matmul && matmul.getAcc() &&
-        matmul.getAcc().getType() == matmul.getResult().getType()) {
+    if (matmul) {
       widest = std::max(widest, bytes);
       continue;
     }

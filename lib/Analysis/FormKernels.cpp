@@ -68,9 +68,10 @@ bool Former::reaches(int group, int target, int self) {
       for (int operand : program.instances[member].operands) {
         if (++visits > kMaxVisits)
           return true;
-        if (int producer = producerGroup(operand);
-            producer >= 0 && producer != current)
-          stack.push_back(producer);
+        forEachProducer(operand, [&](int producer) {
+          if (producer != current)
+            stack.push_back(producer);
+        });
       }
   }
   return false;
@@ -85,10 +86,13 @@ bool Former::hasPathThroughOthers(int from, int to) {
     for (int operand : program.instances[member].operands) {
       if (++visits > kMaxVisits)
         return true;
-      if (int producer = producerGroup(operand);
-          producer >= 0 && producer != to && producer != from)
-        if (reaches(producer, from, to))
-          return true;
+      bool found = false;
+      forEachProducer(operand, [&](int producer) {
+        found |=
+            producer != to && producer != from && reaches(producer, from, to);
+      });
+      if (found)
+        return true;
     }
   return false;
 }
@@ -145,6 +149,9 @@ std::optional<Locality> Former::localityIn(int id, int group) {
                            // stored in another order.
     (locality[root] == Locality::AtEnd ? anyAtEnd : anyInLoop) = true;
   }
+  // A piece is stored as it is there.
+  if (isa<UpdateSliceOp>(node.op))
+    return Locality::Moved;
   if (anyAtEnd)
     // After the loop: only ops on the reduced shape, reading nothing of the
     // loop.
@@ -170,7 +177,8 @@ void Former::join(int id, int group, Locality where) {
   if (!fitsSpace(node.space, target.space))
     target.space = node.space;
   target.blockShape = *combine(target.blockShape, node.blockShape);
-  target.reduces |= node.locality != Locality::Elementwise;
+  target.reduces |=
+      node.locality != Locality::Elementwise && !isa<UpdateSliceOp>(node.op);
   for (int result : program.instances[id].results)
     locality[result] = where;
 }
@@ -231,6 +239,29 @@ int Former::merge(int group, int other) {
   return swapped ? other : group;
 }
 
+bool Former::joinMatmul(int id) {
+  const Instance &instance = program.instances[id];
+  int piece = instance.operands[0];
+  int group = producerGroup(piece);
+  if (group < 0 || groups[group].kind != NodeClass::Matmul ||
+      program.values[piece].root != piece ||
+      readers[program.values[piece].instance].size() != 1)
+    return false;
+  startSearch();
+  bool cyclic = false;
+  for (int operand : ArrayRef(instance.operands).drop_front())
+    forEachProducer(
+        operand, [&](int producer) { cyclic |= reaches(producer, group, -1); });
+  if (cyclic)
+    return false;
+  groupOf[id] = group;
+  groups[group].members.push_back(id);
+  groups[group].last = id;
+  coverStretch(groups[group]);
+  locality[instance.results[0]] = Locality::Moved;
+  return true;
+}
+
 bool Former::tryJoin(int id) {
   const Instance &instance = program.instances[id];
   SmallVector<int, 4> candidates;
@@ -263,9 +294,9 @@ bool Former::tryJoin(int id) {
     startSearch();
     bool cyclic = false;
     for (int operand : instance.operands)
-      if (int producer = producerGroup(operand);
-          producer >= 0 && producer != group)
-        cyclic |= reaches(producer, group, -1);
+      forEachProducer(operand, [&](int producer) {
+        cyclic |= producer != group && reaches(producer, group, -1);
+      });
     if (cyclic)
       continue;
     join(id, group, *where);
@@ -281,6 +312,8 @@ KernelGraph Former::run() {
     int id = index;
     const PlanNode &node = program.node(instance);
     bool alone = node.kind != NodeClass::Loop || node.chain != Chain::None;
+    if (isa<UpdateSliceOp>(node.op) && joinMatmul(id))
+      continue;
     if (fusion == Fusion::Default && !alone && tryJoin(id))
       continue;
     Group group;
@@ -404,7 +437,7 @@ KernelGraph Former::build() {
       kernel.workspace += node.workspace;
       copies = std::max(copies, node.copies);
       cost.flopsF32 += node.cost.flopsF32;
-      for (int operand : instance.operands) {
+      for (auto [number, operand] : llvm::enumerate(instance.operands)) {
         int root = program.values[operand].root;
         int producer = program.values[root].instance;
         bool constant =
@@ -413,7 +446,9 @@ KernelGraph Former::build() {
         if (constant || (producer >= 0 && holds(id, producer)))
           continue;
         // A root is read once, however many of its views are.
-        int64_t bytes = program.graphValue(operand).bytes;
+        int64_t bytes = isUpdated(node.op->getOpOperand(number))
+                            ? 0
+                            : program.graphValue(operand).bytes;
         auto &[reader, slot] = readBy[root];
         if (reader != id) {
           reader = id;
@@ -428,16 +463,21 @@ KernelGraph Former::build() {
         continue; // Computed again: stored, if at all, by another.
       for (int value : instance.results) {
         const PlanValue &entry = program.graphValue(value);
+        bool isPiece = isa<UpdateSliceOp>(node.op);
+        if (isPiece)
+          cost.bytesWritten += program.graphValue(instance.operands[0]).bytes;
         if (program.values[value].root != value)
           continue; // Handed through: the storage of an operand.
         bool isKept = !instance.backward && kept[program.values[value].value];
         // A kernel that is formed already keeps its results, read or not; so
-        // does an op of another kind than a loop.
+        // does an op of another kind than a loop, but for a matmul that writes
+        // its result as a piece of another.
         if (!readOutside[value] && !entry.escapes && !isKept &&
-            group.kind == NodeClass::Loop)
+            (group.kind == NodeClass::Loop || group.members.size() > 1))
           continue;
         kernel.outputs.push_back(value);
-        cost.bytesWritten += entry.bytes;
+        if (!isPiece)
+          cost.bytesWritten += entry.bytes;
       }
       // While a collective runs, its source stays.
       if (auto wait = dyn_cast<WaitOp>(node.op)) {

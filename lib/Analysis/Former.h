@@ -56,11 +56,13 @@ public:
       kept[value] = true;
     std::iota(nextBorder.begin(), nextBorder.end(), 0);
     for (auto [index, instance] : llvm::enumerate(program.instances))
-      for (int operand : instance.operands)
-        if (int producer =
-                program.values[program.values[operand].root].instance;
-            producer >= 0)
+      for (int operand : instance.operands) {
+        int producer = program.values[program.values[operand].root].instance;
+        if (producer >= 0)
           readers[producer].push_back({static_cast<int>(index), operand});
+        if (int by = getNamer(operand); by >= 0 && by != producer)
+          readers[by].push_back({static_cast<int>(index), operand});
+      }
   }
 
   KernelGraph run();
@@ -75,14 +77,33 @@ private:
     int instance = program.values[program.values[value].root].instance;
     return instance < 0 ? -1 : groupOf[instance];
   }
-  /// The group of the op that runs and gives `value` its name, looking through
-  /// views: that of its storage, or of a wait or an opaque op on it.
-  int namingGroup(int value) const {
+  /// The instance that runs and gives `value` its name, looking through views:
+  /// the producer of its storage, or a wait, an opaque op or an update of a
+  /// slice on it; -1 where that is an argument.
+  int getNamer(int value) const {
     int root = program.values[value].root;
-    while (value != root && groupOf[program.values[value].instance] < 0)
-      value = program.instances[program.values[value].instance].operands[0];
-    int instance = program.values[value].instance;
+    while (value != root) {
+      const Instance &instance =
+          program.instances[program.values[value].instance];
+      if (program.node(instance).kind != NodeClass::View)
+        break;
+      value = instance.operands[0];
+    }
+    return program.values[value].instance;
+  }
+  int namingGroup(int value) const {
+    int instance = getNamer(value);
     return instance < 0 ? -1 : groupOf[instance];
+  }
+  /// Calls `visit` for the kernels that must have run before one reads
+  /// `operand`.
+  template <typename Function>
+  void forEachProducer(int operand, Function visit) const {
+    int producer = producerGroup(operand), by = namingGroup(operand);
+    if (producer >= 0)
+      visit(producer);
+    if (by >= 0 && by != producer)
+      visit(by);
   }
   /// Where the result of `id` would be available in group `group`; nothing
   /// where it may not join.
@@ -112,6 +133,8 @@ private:
   /// only once it has stored it.
   bool readsStored(int reader, int producer) const;
   void join(int id, int group, Locality where);
+  /// Has a matmul write its result as the piece that `id` updates with it.
+  bool joinMatmul(int id);
   bool tryJoin(int id);
   /// True where the loop kernels `group` and `other` can run as one.
   bool canMerge(int group, int other);
@@ -149,8 +172,8 @@ private:
   int visits = 0; ///< operands that the search for paths has looked at
   std::vector<int>
       nextBorder; ///< union-find over borders, towards the one that is left
-  /// Per instance, who reads what of it: instances with the operand they read,
-  /// which may be a view.
+  /// Per instance, who reads what of it, or by a name that it gives: instances
+  /// with the operand they read, which may be a view.
   std::vector<SmallVector<std::pair<int, int>, 4>> readers;
   /// Graph values that backward reads from forward.
   std::vector<bool> kept;

@@ -115,6 +115,12 @@ bool isElementwiseIn(Operation *op, unsigned number) {
 }
 
 bool canLoopWriteOver(const Body &body, int operand) {
+  // A tensor in pieces keeps what other kernels have written.
+  for (const Member &member : body.members)
+    if (isa<UpdateSliceOp>(member.op) &&
+        (llvm::is_contained(member.results, body.outputs[body.result].value) ||
+         member.reads.back().value == operand))
+      return false;
   DenseSet<int> computed = {operand}, reductions; // looked up only
   bool readsBack = false;
   for (const Member &member : body.members) {

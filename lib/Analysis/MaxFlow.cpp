@@ -96,3 +96,20 @@ std::vector<bool> MaxFlow::getSourceSide(int source) const {
   }
   return side;
 }
+
+std::vector<bool> MaxFlow::getSinkSide(int sink) const {
+  std::vector<bool> side(arcsOf.size(), false);
+  std::vector<int> stack = {sink};
+  side[sink] = true;
+  while (!stack.empty()) {
+    int node = stack.back();
+    stack.pop_back();
+    // The reverse of an arc of `node` is one that leads to it.
+    for (int arc : arcsOf[node])
+      if (arcs[arc ^ 1].residual > 0 && !side[arcs[arc].to]) {
+        side[arcs[arc].to] = true;
+        stack.push_back(arcs[arc].to);
+      }
+  }
+  return side;
+}

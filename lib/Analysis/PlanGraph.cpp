@@ -96,7 +96,7 @@ static std::optional<NodeClass> classify(Operation *op) {
   if (isa<KernelOp>(op))
     return NodeClass::Kernel;
   if (isa<AmaxOp, ScaleOp, CastOp, DequantizeOp, ReduceOp, BroadcastOp,
-          TransposeOp, PadOp>(op) ||
+          TransposeOp, PadOp, UpdateSliceOp>(op) ||
       OpTrait::hasElementwiseMappableTraits(op))
     return NodeClass::Loop;
   return std::nullopt;
@@ -153,7 +153,7 @@ static void setLoopProperties(PlanNode &node, const Target &target) {
     return cast<ShapedType>(value.getType()).getShape();
   };
   ArrayRef<int64_t> space = shapeOf(op->getResult(0));
-  if (isa<AmaxOp, ReduceOp, TransposeOp>(op))
+  if (isa<AmaxOp, ReduceOp, TransposeOp, UpdateSliceOp>(op))
     space = shapeOf(op->getOperand(0));
   node.space.assign(space.begin(), space.end());
   if (auto amax = dyn_cast<AmaxOp>(op)) {
@@ -179,6 +179,8 @@ static void setLoopProperties(PlanNode &node, const Target &target) {
     node.locality = Locality::Moved;
     if (isBlocks)
       node.blockShape = BlockShape::Tile;
+  } else if (isa<UpdateSliceOp>(op)) {
+    node.locality = Locality::Moved;
   }
 }
 
@@ -196,12 +198,16 @@ static Chain getChain(Operation *op) {
 static OpCost getCostOf(Operation *op);
 
 /// The bytes that a kernel reads of one operand: of its largest view where it
-/// reads only views.
+/// reads only views, nothing of what it writes a piece of.
 static int64_t getBytesRead(Value argument) {
   int64_t bytes = 0;
-  for (Operation *user : argument.getUsers())
+  for (OpOperand &use : argument.getUses()) {
+    Operation *user = use.getOwner();
+    if (isUpdated(use))
+      continue;
     bytes = std::max(bytes, isView(user) ? getBytesRead(user->getResult(0))
                                          : getByteSize(argument.getType()));
+  }
   return bytes;
 }
 
@@ -220,8 +226,8 @@ static OpCost getKernelCost(KernelOp kernel) {
   }
   for (BlockArgument argument : body.getArguments())
     cost.bytesRead += getBytesRead(argument);
-  for (Value result : kernel.getResults())
-    cost.bytesWritten += getByteSize(result.getType());
+  for (Value yielded : body.getTerminator()->getOperands())
+    cost.bytesWritten += getByteSize(getStored(yielded).getType());
   return cost;
 }
 

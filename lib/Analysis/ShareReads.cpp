@@ -38,6 +38,7 @@ bool Former::isStored(int value) const {
   const InstanceValue &entry = program.values[value];
   const Instance &producer = program.instances[entry.instance];
   if (program.graphValue(value).escapes ||
+      isa<UpdateSliceOp>(program.node(producer).op) ||
       (!producer.backward && kept[entry.value]))
     return true;
   return llvm::any_of(readers[entry.instance], [&](auto read) {
@@ -193,16 +194,21 @@ double Former::getGain(ArrayRef<int> values, ArrayRef<int> readingGroups,
     for (int group : together)
       for (int member : groups[group].members) {
         const Instance &instance = program.instances[member];
+        Operation *op = program.node(instance).op;
         chain.flops += program.node(instance).cost.flopsF32;
-        for (int operand : instance.operands) {
+        for (auto [number, operand] : llvm::enumerate(instance.operands)) {
           int root = program.values[operand].root;
+          if (isUpdated(op->getOpOperand(number)))
+            continue;
           if (llvm::is_contained(values, root))
             needed.insert(root);
           else if (producerGroup(operand) != group)
             reads.insert(root);
         }
         for (int value : instance.results)
-          if (isStored(value))
+          if (isa<UpdateSliceOp>(op))
+            moved += program.graphValue(instance.operands[0]).bytes;
+          else if (isStored(value))
             moved += program.graphValue(value).bytes;
       }
     for (int value : needed) {

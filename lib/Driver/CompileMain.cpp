@@ -60,7 +60,7 @@ struct DriverOptions {
       "compile", cl::ValueOptional, cl::cat(category),
       cl::desc("Options of the pipeline: target=, policy=, budget=, "
                "device-memory=, ops=, "
-               "fuse=, joined by commas")};
+               "fuse=, pieces=, joined by commas")};
   cl::opt<std::string> compileTo{
       "compile-to", cl::desc("Stop after: joint, planned, placed or lowered"),
       cl::cat(category)};

@@ -68,6 +68,13 @@ OpCost moveCost(OpT op) {
   return getTraffic(op);
 }
 
+/// Of the tensor only the piece is touched.
+OpCost updateCost(UpdateSliceOp op) {
+  OpCost cost;
+  cost.bytesRead = cost.bytesWritten = getByteSize(op.getPiece().getType());
+  return cost;
+}
+
 /// No work, no traffic.
 template <typename OpT>
 OpCost freeCost(OpT) {
@@ -228,6 +235,7 @@ void mlir::fp8::registerCostExternalModels(DialectRegistry &registry) {
     TransposeOp::attachInterface<Model<TransposeOp, moveCost<TransposeOp>>>(
         *context);
     PadOp::attachInterface<Model<PadOp, moveCost<PadOp>>>(*context);
+    UpdateSliceOp::attachInterface<Model<UpdateSliceOp, updateCost>>(*context);
     MatmulOp::attachInterface<Model<MatmulOp, matmulCost>>(*context);
     LinearOp::attachInterface<Model<LinearOp, linearCost<LinearOp>>>(*context);
     LinearDgradOp::attachInterface<

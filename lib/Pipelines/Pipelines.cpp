@@ -74,7 +74,9 @@ static void addPlanningPasses(OpPassManager &manager,
   selectOptions.deviceMemory = options.deviceMemory;
   selectOptions.ops = options.ops;
   selectOptions.fuse = options.fuse;
+  selectOptions.pieces = options.pieces;
   manager.addPass(createFP8SelectSavedPass(selectOptions));
+  manager.addPass(createFP8SplitRowsPass());
   FP8FormKernelsPassOptions formOptions;
   formOptions.fuse = options.fuse;
   manager.addPass(createFP8FormKernelsPass(formOptions));

@@ -76,7 +76,7 @@ static Location getCloneLocation(Location loc) {
   if (name.empty())
     return loc;
   auto child = dyn_cast<NameLoc>(loc);
-  return NameLoc::get(StringAttr::get(loc.getContext(), name + "~recomputed"),
+  return NameLoc::get(StringAttr::get(loc.getContext(), name + kCloneSuffix),
                       child ? child.getChildLoc() : loc);
 }
 

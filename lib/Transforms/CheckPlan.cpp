@@ -34,6 +34,7 @@ struct CheckPlanPass : fp8::impl::FP8CheckPlanPassBase<CheckPlanPass> {
       }
       bool valid = succeeded(check::checkLifetimes(*line));
       valid &= succeeded(check::checkInPlace(*line));
+      valid &= succeeded(check::checkPieces(*line));
       valid &= succeeded(check::checkPlacement(*line));
       if (!valid)
         signalPassFailure();

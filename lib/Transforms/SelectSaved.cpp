@@ -12,7 +12,9 @@
 #include "fp8/Target/Signature.h"
 #include "fp8/Transforms/ApplyPlan.h"
 #include "fp8/Transforms/Passes.h"
+#include "fp8/Transforms/PiecePlans.h"
 #include "fp8/Transforms/Residuals.h"
+#include "fp8/Transforms/RowRegions.h"
 
 namespace mlir::fp8 {
 #define GEN_PASS_DEF_FP8SELECTSAVEDPASS
@@ -35,13 +37,14 @@ struct SelectSavedPass : fp8::impl::FP8SelectSavedPassBase<SelectSavedPass> {
 private:
   LogicalResult run();
   LogicalResult select(func::FuncOp func, const Target &target);
-  /// The selection of the asked policy; for `auto` the fastest plan of
-  /// `frontier` within `limit`.
-  FailureOr<Selection> choose(const PlanGraph &graph,
-                              ArrayRef<const PlanOption *> frontier,
-                              int64_t limit);
-  LogicalResult reportBudget(const PlanGraph &graph, const PlanOption &smallest,
-                             int64_t limit, int64_t peak);
+  /// The plans that `auto` chooses from, whole or in pieces. Whatever the
+  /// limit, so that its answers go together.
+  std::vector<PiecePlan> findPlans(PlanSearch &search, PieceSearch &inPieces);
+  /// The selection of a policy other than `auto`.
+  Selection getSelection(const PlanGraph &graph);
+  LogicalResult reportBudget(const PlanGraph &graph, PieceSearch &inPieces,
+                             const PiecePlan &smallest, int64_t limit,
+                             int64_t peak);
 
   Policy chosenPolicy = Policy::Auto;
   llvm::StringSet<> listedOps;
@@ -64,6 +67,9 @@ LogicalResult SelectSavedPass::run() {
                "expected 'fuse' to be 'default' or 'none', but got '")
            << fuse << "'";
   fusion = fuse == "none" ? Fusion::None : Fusion::Default;
+  if (pieces < 0 || pieces > kMostPieces)
+    return module.emitError("expected 'pieces' from 0 to ")
+           << kMostPieces << ", but got " << pieces;
   auto parseLimit = [&](StringRef name, StringRef text,
                         std::optional<int64_t> &bytes) -> LogicalResult {
     if (text.empty())
@@ -92,9 +98,7 @@ LogicalResult SelectSavedPass::run() {
   return success();
 }
 
-FailureOr<Selection>
-SelectSavedPass::choose(const PlanGraph &graph,
-                        ArrayRef<const PlanOption *> frontier, int64_t limit) {
+Selection SelectSavedPass::getSelection(const PlanGraph &graph) {
   switch (chosenPolicy) {
   case Policy::SaveAll:
     return selectSaveAll(graph);
@@ -102,35 +106,41 @@ SelectSavedPass::choose(const PlanGraph &graph,
     return selectRecomputeAll(graph);
   case Policy::OpList:
     return selectOpList(graph, listedOps);
-  case Policy::MinCut:
+  default:
     return selectMinCut(graph);
-  case Policy::Auto:
-    break;
   }
-  // The frontier rises in peak and falls in time: the last one within the limit
-  // is the fastest.
-  const PlanOption *best = nullptr;
-  for (const PlanOption *option : frontier)
-    if (option->peak <= limit)
-      best = option;
-  if (!best)
-    return reportBudget(graph, *frontier.front(), limit,
-                        frontier.front()->peak);
-  return best->selection;
 }
 
-LogicalResult SelectSavedPass::reportBudget(const PlanGraph &graph,
-                                            const PlanOption &smallest,
+std::vector<PiecePlan> SelectSavedPass::findPlans(PlanSearch &search,
+                                                  PieceSearch &inPieces) {
+  std::vector<PiecePlan> plans;
+  std::vector<const PlanOption *> frontier = search.findFrontier();
+  for (const PlanOption *option : frontier)
+    plans.push_back(
+        pieces > 1
+            ? inPieces.splitAll(option->selection, pieces)
+            : PiecePlan{option->selection, {}, option->peak, option->seconds});
+  if (pieces == 0)
+    llvm::append_range(plans, inPieces.find(frontier));
+  return plans;
+}
+
+LogicalResult SelectSavedPass::reportBudget(const PlanGraph &whole,
+                                            PieceSearch &inPieces,
+                                            const PiecePlan &smallest,
                                             int64_t limit, int64_t peak) {
-  func::FuncOp func = graph.func;
   InFlightDiagnostic diagnostic =
-      func.emitError() << "no plan with policy '" << policy << "' fits in "
-                       << formatBytes(limit + keptBytes)
-                       << ": expected a budget of at least "
-                       << formatBytes(peak + keptBytes)
-                       << "; min_feasible_peak_bytes (policy auto) is "
-                       << smallest.peak + keptBytes;
-  Program program = materialize(graph, smallest.selection);
+      whole.func->emitError()
+      << "no plan with policy '" << policy << "' fits in "
+      << formatBytes(limit + keptBytes) << ": expected a budget of at least "
+      << formatBytes(peak + keptBytes)
+      << "; min_feasible_peak_bytes (policy auto) is "
+      << smallest.peak + keptBytes;
+  OwningOpRef<func::FuncOp> func = inPieces.apply(smallest);
+  FailureOr<PlanGraph> graph = PlanGraph::build(*func, *whole.target);
+  if (failed(graph))
+    return failure();
+  Program program = materialize(*graph, selectSaveAll(*graph));
   KernelGraph kernels = formKernels(program, fusion);
   std::vector<int> order = schedule(kernels);
   PeakInfo info = simulate(kernels, order);
@@ -139,7 +149,7 @@ LogicalResult SelectSavedPass::reportBudget(const PlanGraph &graph,
   // What is live there, largest first: buffers and the workspace of the kernel
   // that runs.
   constexpr int kContributors = 5;
-  ValueNames names(graph.func);
+  ValueNames names(*func);
   const KernelNode &kernel = kernels.kernels[order[info.peakKernel]];
   int64_t workspace = kernel.workspace;
   int printed = 0;
@@ -199,28 +209,56 @@ LogicalResult SelectSavedPass::select(func::FuncOp func, const Target &target) {
     limit = std::min(limit, *deviceBytes - resident);
   }
   PlanSearch search(*graph, fusion);
-  std::vector<const PlanOption *> frontier = search.findFrontier();
-  FailureOr<Selection> selection = choose(*graph, frontier, limit);
-  if (failed(selection))
-    return failure();
-  applyOverrides(*graph, *selection);
-  const PlanOption &chosen = search.evaluate(*selection);
-  if (chosen.peak > limit)
-    return reportBudget(*graph, *frontier.front(), limit, chosen.peak);
+  PieceSearch inPieces(*graph, fusion);
+  std::vector<PiecePlan> plans = findPlans(search, inPieces);
+  auto isSmaller = [](const PiecePlan &a, const PiecePlan &b) {
+    return std::tuple(a.peak, a.seconds) < std::tuple(b.peak, b.seconds);
+  };
+  auto isFaster = [](const PiecePlan &a, const PiecePlan &b) {
+    return std::tuple(a.seconds, a.peak) < std::tuple(b.seconds, b.peak);
+  };
+  const PiecePlan &smallest =
+      *std::min_element(plans.begin(), plans.end(), isSmaller);
+  const PiecePlan *chosen = nullptr;
+  PiecePlan asked;
+  if (chosenPolicy == Policy::Auto) {
+    for (const PiecePlan &plan : plans)
+      if (plan.peak <= limit && (!chosen || isFaster(plan, *chosen)))
+        chosen = &plan;
+    if (!chosen)
+      return reportBudget(*graph, inPieces, smallest, limit, smallest.peak);
+  } else {
+    asked.selection = getSelection(*graph);
+    applyOverrides(*graph, asked.selection);
+    if (pieces > 1) {
+      asked = inPieces.splitAll(asked.selection, pieces);
+    } else {
+      const PlanOption &option = search.evaluate(asked.selection);
+      asked.peak = option.peak;
+      asked.seconds = option.seconds;
+    }
+    if (asked.peak > limit)
+      return reportBudget(*graph, inPieces, smallest, limit, asked.peak);
+    chosen = &asked;
+  }
 
   Decisions decisions;
   decisions.policy = policy;
-  decisions.minFeasiblePeak = frontier.front()->peak + keptBytes;
+  decisions.minFeasiblePeak = smallest.peak + keptBytes;
   auto [bound, kind] = getPeakLowerBound(*graph);
   decisions.lowerBound = bound;
   decisions.boundKind = kind.str();
   TimeBound timeBound = getTimeBound(*graph, fusion, limit);
   decisions.stepLowerBound = timeBound.seconds;
   decisions.stepBoundKind = timeBound.kind;
-  explain(*graph, chosenPolicy, *selection, fusion, search, decisions);
-  func->setAttr(kDecisionsAttr, decisions.toAttribute(&getContext()));
+  explain(*graph, chosenPolicy, chosen->selection, fusion, search, decisions);
   if (graph->step)
-    applySelection(*graph, materialize(*graph, *selection));
+    applySelection(*graph, materialize(*graph, chosen->selection));
+  markPieces(func, chosen->marks);
+  if (!chosen->marks.empty())
+    explainPieces(func, target, search.evaluate(chosen->selection).peak,
+                  decisions);
+  func->setAttr(kDecisionsAttr, decisions.toAttribute(&getContext()));
   return success();
 }
 

@@ -27,6 +27,13 @@ struct RecomputedDecision {
   double seconds = 0;
 };
 
+/// What runs in pieces of rows.
+struct PiecesDecision {
+  std::string value; ///< the first of the matmuls
+  int64_t pieces = 1, rows = 0;
+  std::string why;
+};
+
 struct Decisions {
   std::string policy;
   int64_t minFeasiblePeak = 0;
@@ -38,6 +45,7 @@ struct Decisions {
   std::string stepBoundKind;
   std::vector<SavedDecision> saved;
   std::vector<RecomputedDecision> recomputed;
+  std::vector<PiecesDecision> pieces;
 
   DictionaryAttr toAttribute(MLIRContext *context) const;
   /// The record on `func`, or nothing where fp8-select-saved has not run.

@@ -33,6 +33,8 @@ public:
   /// After run(): true for the nodes on the source's side of the minimum cut
   /// nearest to the source.
   std::vector<bool> getSourceSide(int source) const;
+  /// The same for the sink's side of the minimum cut nearest to the sink.
+  std::vector<bool> getSinkSide(int sink) const;
 
 private:
   struct Arc {

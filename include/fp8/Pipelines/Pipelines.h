@@ -40,6 +40,11 @@ struct CompileOptions : PassPipelineOptions<CompileOptions> {
       llvm::cl::init("")};
   Option<std::string> ops{*this, "ops", llvm::cl::desc("the list of op-list"),
                           llvm::cl::init("")};
+  Option<int64_t> pieces{
+      *this, "pieces",
+      llvm::cl::desc("pieces that every region of independent rows runs in; "
+                     "0: as auto chooses"),
+      llvm::cl::init(0)};
   Option<std::string> fuse{*this, "fuse", llvm::cl::desc("default or none"),
                            llvm::cl::init("default")};
   Option<int> microbatches{

@@ -142,6 +142,8 @@ def FP8SelectSavedPass : Pass<"fp8-select-saved", "::mlir::ModuleOp"> {
       backward region, doubled where a value would otherwise fuse into its users, nothing for arguments) and its bans
       (matmuls, reductions, collectives, opaque ops are not recomputed);
     * `auto`: the fastest plan whose true peak is within `budget`; without one, the fastest, then the lowest peak.
+      Where that helps, ops that are independent by rows run in 2, 4 or 8 pieces: their matmuls are marked `fp8.pieces`
+      for `fp8-split-rows`.
 
     What may never be recomputed is always kept. `fp8.policy` overrides, per value. A budget that cannot be met is an
     error with the smallest feasible peak and the five largest contributors.
@@ -151,9 +153,28 @@ def FP8SelectSavedPass : Pass<"fp8-select-saved", "::mlir::ModuleOp"> {
     Option<"budget", "budget", "std::string", "\"\"", "limit on peak_bytes: a number with an optional KiB, MiB, GiB, KB, MB, GB">,
     Option<"deviceMemory", "device-memory", "std::string", "\"\"", "limit on resident plus arena bytes, same form">,
     Option<"ops", "ops", "std::string", "\"\"", "the list of op-list">,
-    Option<"fuse", "fuse", "std::string", "\"default\"", "default or none, as in fp8-form-kernels">
+    Option<"fuse", "fuse", "std::string", "\"default\"", "default or none, as in fp8-form-kernels">,
+    Option<"pieces", "pieces", "int64_t", "0",
+      "pieces that every region of independent rows runs in; 0: as auto chooses, whole with other policies">
   ];
   let dependentDialects = ["::mlir::fp8::FP8Dialect"];
+}
+
+def FP8SplitRowsPass : Pass<"fp8-split-rows", "::mlir::ModuleOp"> {
+  let summary = "runs ops that are independent by rows a part of the rows at a time";
+  let description = [{
+    Finds regions: matmuls whose results meet in ops of their shape, what follows them up to the tensors of the fewest
+    bytes, and what goes into them that nothing else reads. A region becomes N copies, each for a part of the rows, so
+    that what lies inside it is never whole in memory; what is read outside is assembled by `fp8.update_slice`, maxima
+    over the rows by `arith.maximumf`. Ops that need all rows at once (sums over them, the b operand of a matmul, ops
+    known only by their shapes) stay whole. Bits do not change. Pieces start at multiples of 128 rows where a block recipe
+    or a GPU asks for it.
+
+    Split are the regions with a matmul marked `fp8.pieces = N`, as `fp8-select-saved` marks them, and with the option
+    `pieces` the others too.
+  }];
+  let options = [Option<"pieces", "pieces", "int64_t", "0", "pieces of every region; 0: only of those marked">];
+  let dependentDialects = ["::mlir::fp8::FP8Dialect", "::mlir::arith::ArithDialect"];
 }
 
 def FP8FormKernelsPass : Pass<"fp8-form-kernels", "::mlir::ModuleOp"> {

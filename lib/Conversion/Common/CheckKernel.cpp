@@ -87,7 +87,8 @@ static LogicalResult checkLoopOp(Operation *op, StringRef target) {
           math::ErfOp>(op))
     return checkElementwise(op, target);
   if (isa<AmaxOp, ScaleOp, CastOp, DequantizeOp, ReduceOp, BroadcastOp,
-          PermuteOp, TransposeOp, SliceOp, ReshapeOp, BitcastOp, PadOp>(op)) {
+          PermuteOp, TransposeOp, SliceOp, ReshapeOp, BitcastOp, PadOp,
+          UpdateSliceOp>(op)) {
     for (Type type : op->getOperandTypes())
       if (failed(checkStored(op, type, "an operand", target)))
         return failure();

@@ -329,11 +329,17 @@ void Evaluator::storeElements(Value pointer, Type type, Index position,
 
 void Evaluator::store(unsigned number, ArrayRef<Index> indices,
                       Element element) {
-  auto type = cast<RankedTensorType>(
-      kernelBody.getTerminator()->getOperand(number).getType());
+  Value yielded = kernelBody.getTerminator()->getOperand(number);
+  auto type = cast<RankedTensorType>(yielded.getType());
+  SmallVector<Index> at(indices);
+  if (auto update = yielded.getDefiningOp<UpdateSliceOp>())
+    for (auto [index, offset] : llvm::zip_equal(at, update.getOffsets())) {
+      index.base = add(index.base, constant(offset));
+      index.aligned &= offset % kLanes == 0;
+    }
   storeElements(arguments[kernelBody.getNumArguments() + number],
                 type.getElementType(),
-                linearize(indices, rowMajorStrides(type.getShape())), element);
+                linearize(at, rowMajorStrides(type.getShape())), element);
 }
 
 //===----------------------------------------------------------------------===//

@@ -75,7 +75,8 @@ private:
 } // namespace
 
 void Scheduler::collect() {
-  SmallVector<Value> work(body.getTerminator()->getOperands());
+  SmallVector<Value> work =
+      llvm::map_to_vector(body.getTerminator()->getOperands(), getStored);
   while (!work.empty()) {
     Operation *op = work.pop_back_val().getDefiningOp();
     if (op && needed.insert(op).second)
@@ -94,7 +95,7 @@ void Scheduler::collect() {
   for (auto [number, value] :
        llvm::enumerate(body.getTerminator()->getOperands())) {
     KernelItem item;
-    item.value = value;
+    item.value = getStored(value);
     item.result = number;
     items.push_back(item);
   }
@@ -183,6 +184,10 @@ bool Scheduler::isFlat(Value value, int64_t count) const {
 }
 
 bool Scheduler::isFlat(const KernelItem &item, int64_t count) const {
+  // A piece does not lie in the order of its own elements.
+  if (item.kind == KernelItem::Store &&
+      body.getTerminator()->getOperand(item.result) != item.value)
+    return false;
   return countOf(item.value) == count && isFlat(item.value, count) &&
          (!item.reduction || countOf(item.reduction->getResult(0)) == 1);
 }

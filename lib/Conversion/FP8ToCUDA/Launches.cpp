@@ -21,6 +21,31 @@ static RankedTensorType typeOf(Value value) {
   return cast<RankedTensorType>(value.getType());
 }
 
+int64_t mlir::fp8::getPiecePitch(UpdateSliceOp update) {
+  return typeOf(update.getResult()).getShape().back();
+}
+
+int64_t mlir::fp8::getPieceOffset(UpdateSliceOp update) {
+  int64_t offset = 0;
+  for (auto [at, stride] :
+       llvm::zip_equal(update.getOffsets(),
+                       rowMajorStrides(typeOf(update.getResult()).getShape())))
+    offset += at * stride;
+  return offset;
+}
+
+/// Whether the elements of a piece follow each other in the whole as in itself.
+static bool isContiguous(UpdateSliceOp update) {
+  ArrayRef<int64_t> part = typeOf(update.getPiece()).getShape(),
+                    whole = typeOf(update.getResult()).getShape();
+  size_t cut = 0;
+  for (auto [dim, size] : llvm::enumerate(whole))
+    if (part[dim] != size)
+      cut = dim;
+  return llvm::all_of(part.take_front(cut),
+                      [](int64_t dim) { return dim == 1; });
+}
+
 namespace {
 
 class Planner {
@@ -41,7 +66,13 @@ private:
   /// Whether a result may hold something else before it is stored.
   bool isFree(unsigned result) {
     std::optional<ArrayRef<int64_t>> inPlace = kernel.getInPlace();
-    return !inPlace || (*inPlace)[result] < 0;
+    return (!inPlace || (*inPlace)[result] < 0) && !getUpdate(result);
+  }
+  /// What makes a result a piece of a larger one, or null.
+  UpdateSliceOp getUpdate(unsigned result) {
+    return body.getTerminator()
+        ->getOperand(result)
+        .getDefiningOp<UpdateSliceOp>();
   }
   void placeReductions();
   bool canHold(const LaunchItem &item, unsigned launch, Value reduced) const;
@@ -59,7 +90,8 @@ private:
 
 void Planner::collect() {
   DenseSet<Operation *> seen; // looked up only
-  SmallVector<Value> work(body.getTerminator()->getOperands());
+  SmallVector<Value> work =
+      llvm::map_to_vector(body.getTerminator()->getOperands(), getStored);
   while (!work.empty()) {
     Operation *op = work.pop_back_val().getDefiningOp();
     if (op && seen.insert(op).second)
@@ -83,8 +115,8 @@ std::optional<Space> Planner::chooseSpace() const {
         typeOf(value).getNumElements() > typeOf(largest).getNumElements())
       largest = value;
   };
-  for (Value argument : body.getArguments())
-    if (!argument.use_empty())
+  for (BlockArgument argument : body.getArguments())
+    if (!argument.use_empty() && !isUpdated(*argument.use_begin()))
       consider(argument);
   for (Operation *op : needed)
     for (Value value : op->getResults())
@@ -125,8 +157,9 @@ unsigned Planner::levelOf(Value value) {
 
 /// Whether a result lies transposed, or a maximum is taken of blocks of rows.
 bool Planner::wantsTiles(SpaceRules &rules) const {
-  for (Value value : body.getTerminator()->getOperands())
-    if (rules.flipOf(value) == true && rules.extentOf(value, true)->isFull())
+  for (Value yielded : body.getTerminator()->getOperands())
+    if (Value value = getStored(yielded);
+        rules.flipOf(value) == true && rules.extentOf(value, true)->isFull())
       return true;
   return llvm::any_of(reductions, [&](Operation *op) {
     if (rules.placeOf(op) != ReductionPlace::Local)
@@ -136,14 +169,28 @@ bool Planner::wantsTiles(SpaceRules &rules) const {
   });
 }
 
-/// Whether a fast launch can store `value`, which fits.
-static bool canStore(SpaceRules &rules, Value value, bool flip) {
+/// Whether a fast launch can store a piece: one that lies in one stretch, or
+/// columns whose 16-byte pieces stay aligned.
+static bool isStoredFast(UpdateSliceOp update, bool isTransposed) {
+  int64_t width = typeOf(update.getPiece()).getElementTypeBitWidth() / 8;
+  if (getPieceOffset(update) * width % 16 != 0)
+    return false;
+  return isTransposed ? getPiecePitch(update) * width % 16 == 0
+                      : isContiguous(update);
+}
+
+/// Whether a fast launch can store `value`, which fits; as a piece with
+/// `update`, where that is given.
+static bool canStore(SpaceRules &rules, Value value, bool flip,
+                     UpdateSliceOp update) {
   Type element = typeOf(value).getElementType();
   bool byte =
       isa<Float8E4M3FNType, Float8E5M2Type>(element) || element.isInteger(8);
   bool half = element.isBF16();
   Extent extent = *rules.extentOf(value, flip);
   if (!byte && !half && !element.isF32())
+    return false;
+  if (update && !isStoredFast(update, flip && extent.isFull()))
     return false;
   if (!extent.isFull())
     return !byte && !(half && flip && extent.col == 1);
@@ -206,12 +253,13 @@ bool Planner::plan(Schedule schedule) {
       return false;
     level.generic.push_back({Schedule::Generic, {{x, op, 0, false}}});
   }
-  for (auto [number, value] :
+  for (auto [number, yielded] :
        llvm::enumerate(body.getTerminator()->getOperands())) {
+    Value value = getStored(yielded);
     Level &level = plans[levelOf(value)];
     bool local = rules && rules->dependsOnLocal(value);
     std::optional<bool> flip = rules ? rules->flipOf(value) : std::nullopt;
-    if (flip && canStore(*rules, value, *flip) &&
+    if (flip && canStore(*rules, value, *flip, getUpdate(number)) &&
         (local || rules->extentOf(value, *flip)->isFull())) {
       level.fast.items.push_back({value, nullptr, unsigned(number), *flip});
       any = true;

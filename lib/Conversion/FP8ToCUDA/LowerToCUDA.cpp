@@ -68,6 +68,24 @@ static bool hasAliases(KernelOp kernel) {
           llvm::any_of(*inPlace, [](int64_t over) { return over >= 0; }));
 }
 
+/// Has the pointers to results point to what the kernel makes of them.
+static void movePointers(Block &body, Block &entry,
+                         MutableArrayRef<Value> pointers) {
+  OpBuilder builder(entry.getTerminator());
+  Location loc = UnknownLoc::get(builder.getContext());
+  for (auto [number, yielded] :
+       llvm::enumerate(body.getTerminator()->getOperands())) {
+    auto update = yielded.getDefiningOp<UpdateSliceOp>();
+    if (!update || getPieceOffset(update) == 0)
+      continue;
+    Device d(builder, loc);
+    Value &pointer = pointers[body.getNumArguments() + number];
+    unsigned bits = update.getPiece().getType().getElementTypeBitWidth();
+    pointer = d.address(pointer, d.i64(getPieceOffset(update)),
+                        builder.getIntegerType(bits));
+  }
+}
+
 struct LowerToCUDAPass : fp8::impl::FP8LowerToCUDAPassBase<LowerToCUDAPass> {
   using FP8LowerToCUDAPassBase::FP8LowerToCUDAPassBase;
 
@@ -168,14 +186,18 @@ private:
           continue;
         auto emit = [&](Block &entry, ArrayRef<Value> pointers,
                         SharedMemory &shared) {
-          LaunchContext context{kernel.getBody().front(),
+          Block &body = kernel.getBody().front();
+          SmallVector<Value> starts(pointers);
+          if (launch.schedule != Schedule::Generic)
+            movePointers(body, entry, starts);
+          LaunchContext context{body,
                                 plan,
                                 unsigned(i),
                                 chip,
                                 *geometries,
                                 entry,
                                 UnknownLoc::get(&getContext()),
-                                pointers,
+                                starts,
                                 shared};
           switch (launch.schedule) {
           case Schedule::Row:

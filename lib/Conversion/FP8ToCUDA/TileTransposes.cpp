@@ -142,6 +142,11 @@ void TileEmitter::writeTransposed(const Transposed &result) {
   Type i8 = body.getI8Type(), i32 = body.getI32Type();
   int64_t width = bytesOf(result.item->value);
   int64_t pitch = kTile * width, pieces = pitch / 16;
+  // Columns are as long as those of what this is a piece of.
+  int64_t length = rows;
+  Value yielded = c.body.getTerminator()->getOperand(result.item->result);
+  if (auto update = yielded.getDefiningOp<UpdateSliceOp>())
+    length = getPiecePitch(update);
   for (int64_t first = 0; first < kTile * pieces; first += threads) {
     Value number = d.add(id, first);
     Value tileColumn = d.div(number, pieces), piece = d.rem(number, pieces);
@@ -164,7 +169,7 @@ void TileEmitter::writeTransposed(const Transposed &result) {
     if (rows % kTile != 0)
       inside = both(inside, d.below(row, rows));
     guarded(inside, [&] {
-      Value position = d.add(d.mul(col, rows), row);
+      Value position = d.add(d.mul(col, length), row);
       d.store(d.address(c.resultPointer(result.item->result), position,
                         width == 1 ? i8 : Type(body.getI16Type())),
               d.pack(data), 16);

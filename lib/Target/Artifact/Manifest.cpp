@@ -239,6 +239,12 @@ LogicalResult FunctionWriter::writeKernel(KernelOp kernel) {
     name = (main->getName().getStringRef() + "#" + Twine(ordinal)).str();
 
   for (auto [index, result] : llvm::enumerate(kernel.getResults())) {
+    // A piece of what other kernels have begun.
+    if (Value over = getAliasedOperand(result)) {
+      views[result] = inputs[llvm::find(kernel.getInputs(), over) -
+                             kernel.getInputs().begin()];
+      continue;
+    }
     // In place: another command that writes the same storage.
     if (int64_t over = kernel.getInPlace() ? (*kernel.getInPlace())[index] : -1;
         over >= 0) {
@@ -382,6 +388,7 @@ LogicalResult FunctionWriter::writeMatmul(KernelOp kernel,
                                           json::Object command) {
   Block &body = kernel.getBody().front();
   MatmulOp matmul;
+  UpdateSliceOp update;
   for (auto [argument, input] :
        llvm::zip_equal(body.getArguments(), kernel.getInputs()))
     views[argument] = views.lookup(input);
@@ -391,6 +398,9 @@ LogicalResult FunctionWriter::writeMatmul(KernelOp kernel,
         return failure();
     } else if (auto found = dyn_cast<MatmulOp>(op); found && !matmul) {
       matmul = found;
+    } else if (auto found = dyn_cast<UpdateSliceOp>(op);
+               found && !update && matmul) {
+      update = found;
     } else {
       return op.emitError()
              << "expected views and one 'fp8.matmul' in a matmul kernel, but "
@@ -399,7 +409,7 @@ LogicalResult FunctionWriter::writeMatmul(KernelOp kernel,
     }
   }
   if (!matmul || kernel.getNumResults() != 1 ||
-      body.getTerminator()->getOperand(0) != matmul.getResult())
+      getStored(body.getTerminator()->getOperand(0)) != matmul.getResult())
     return kernel.emitError() << "expected a matmul kernel to give the result "
                                  "of its 'fp8.matmul'";
   if (int64_t(kernel.getWorkspace()) != target.matmulWorkspaceBytes ||
@@ -420,7 +430,12 @@ LogicalResult FunctionWriter::writeMatmul(KernelOp kernel,
                                                        {"b", matmul.getB()}};
   if (matmul.getAcc())
     operands.push_back({"c", matmul.getAcc()});
-  views[matmul.getResult()] = views.lookup(kernel.getResult(0));
+  View result = views.lookup(kernel.getResult(0));
+  if (update)
+    for (auto [offset, stride] :
+         llvm::zip_equal(update.getOffsets(), result.strides))
+      result.offset += offset * stride;
+  views[matmul.getResult()] = result;
   operands.push_back({"d", matmul.getResult()});
   for (auto [key, value] : operands) {
     FailureOr<json::Object> operand = operandOf(value, matmul);

@@ -90,7 +90,7 @@ static llvm::json::Object describe(const PlanFacts &facts) {
     else
       plan["gap_reason"] = "the bound on the step time is zero";
   }
-  llvm::json::Array saved, recomputed, frees, inPlace, timeline, live;
+  llvm::json::Array saved, recomputed, pieces, frees, inPlace, timeline, live;
   for (const PlanFacts::Saved &entry : facts.saved)
     saved.push_back(llvm::json::Object{{"value", entry.decision.value},
                                        {"op", entry.decision.op},
@@ -105,6 +105,11 @@ static llvm::json::Object describe(const PlanFacts &facts) {
                            {"times", entry.times},
                            {"cost_us", microseconds(entry.seconds)},
                            {"why", entry.why}});
+  for (const PiecesDecision &entry : facts.decisions.pieces)
+    pieces.push_back(llvm::json::Object{{"value", entry.value},
+                                        {"pieces", entry.pieces},
+                                        {"rows", entry.rows},
+                                        {"why", entry.why}});
   for (const PlanFacts::Free &entry : facts.frees)
     frees.push_back(llvm::json::Object{
         {"value", entry.name},
@@ -125,6 +130,7 @@ static llvm::json::Object describe(const PlanFacts &facts) {
         {"value", entry.name}, {"bytes", entry.bytes}, {"kind", entry.kind}});
   plan["saved"] = std::move(saved);
   plan["recomputed"] = std::move(recomputed);
+  plan["pieces"] = std::move(pieces);
   plan["frees"] = std::move(frees);
   plan["in_place"] = std::move(inPlace);
   plan["timeline"] = std::move(timeline);

@@ -86,6 +86,12 @@ static void writeFunction(const PlanFacts &facts, raw_ostream &os) {
        << (entry.times == 1 ? " time" : " times") << ")\n"
        << std::string(22, ' ') << entry.why << '\n';
 
+  if (!facts.decisions.pieces.empty())
+    os << "\nMade in pieces of rows\n";
+  for (const PiecesDecision &entry : facts.decisions.pieces)
+    os << llvm::formatv("{0,20}  ", entry.pieces) << entry.value << '\n'
+       << std::string(22, ' ') << entry.why << '\n';
+
   if (!facts.inPlace.empty())
     os << "\nWritten in place\n";
   for (const PlanFacts::InPlace &entry : facts.inPlace)

@@ -222,18 +222,35 @@ HostTensor evaluateMatmul(MatmulOp op, ArrayRef<const HostTensor *> operands) {
   return makeTensor(type, result);
 }
 
-HostTensor evaluatePad(PadOp op, const HostTensor &x) {
-  HostTensor result =
-      HostTensor::zeros(cast<RankedTensorType>(op.getResult().getType()));
+/// Copies `x` into `result`, from `offsets` on.
+void scatter(const HostTensor &x, ArrayRef<int64_t> offsets,
+             HostTensor &result) {
   SmallVector<int64_t> strides = stridesOf(result.type.getShape());
   int64_t start = 0;
-  for (auto [offset, stride] : llvm::zip_equal(op.getOffsets(), strides))
+  for (auto [offset, stride] : llvm::zip_equal(offsets, strides))
     start += offset * stride;
   size_t bytes = elementBytes(x.type);
   forEachIndex(
       x.type.getShape(), strides, start, [&](int64_t from, int64_t to) {
         std::memcpy(&result.bytes[to * bytes], &x.bytes[from * bytes], bytes);
       });
+}
+
+HostTensor evaluatePad(PadOp op, const HostTensor &x) {
+  HostTensor result =
+      HostTensor::zeros(cast<RankedTensorType>(op.getResult().getType()));
+  scatter(x, op.getOffsets(), result);
+  return result;
+}
+
+HostTensor evaluateUpdate(UpdateSliceOp op,
+                          ArrayRef<const HostTensor *> operands) {
+  auto type = cast<RankedTensorType>(op.getResult().getType());
+  HostTensor result = op.getDest() ? *operands[1] : HostTensor::zeros(type);
+  // What no piece has written yet is NaN, which no program expects.
+  if (!op.getDest())
+    llvm::fill(result.bytes, uint8_t(0xFF));
+  scatter(*operands[0], op.getOffsets(), result);
   return result;
 }
 
@@ -464,6 +481,9 @@ reference::evaluate(Operation *op, ArrayRef<const HostTensor *> operands) {
       })
       .Case([&](SliceOp slice) -> Result { return evaluateSlice(slice, x()); })
       .Case([&](PadOp pad) -> Result { return evaluatePad(pad, x()); })
+      .Case([&](UpdateSliceOp update) -> Result {
+        return evaluateUpdate(update, operands);
+      })
       .Case<ReshapeOp, BitcastOp>([&](Operation *) -> Result {
         return rename(x(), op->getResult(0).getType());
       })

@@ -151,9 +151,16 @@ LogicalResult Interpreter::runKernel(KernelOp kernel, ArrayRef<Slot> inputs) {
   SmallVector<Slot> results, residuals;
   if (failed(runBlock(kernel.getBody().front(), results, residuals)))
     return failure();
-  // Results are buffers of the kernel, whatever it computed them from.
-  for (auto [result, slot] : llvm::zip_equal(kernel.getResults(), results))
+  // Results are buffers of the kernel, whatever it computed them from, but for
+  // those that it hands through.
+  for (auto [result, slot] : llvm::zip_equal(kernel.getResults(), results)) {
     bindNew(result, *slot.tensor);
+    if (Value over = getAliasedOperand(result))
+      slots.find(result)->second.slot.storage =
+          inputs[llvm::find(kernel.getInputs(), over) -
+                 kernel.getInputs().begin()]
+              .storage;
+  }
   return success();
 }
 
@@ -236,9 +243,12 @@ LogicalResult Interpreter::runOp(Operation *op) {
   FailureOr<HostTensor> result = evaluate(op, tensors);
   if (failed(result))
     return failure();
-  if (isView(op))
-    bind(op->getResult(0), {std::make_shared<HostTensor>(std::move(*result)),
-                            operands->front().storage});
+  Value over = getAliasedOperand(op->getResult(0));
+  if (over)
+    bind(op->getResult(0),
+         {std::make_shared<HostTensor>(std::move(*result)),
+          (*operands)[llvm::find(op->getOperands(), over) - op->operand_begin()]
+              .storage});
   else
     bindNew(op->getResult(0), std::move(*result));
   return success();

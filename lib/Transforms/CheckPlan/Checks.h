@@ -22,6 +22,10 @@ LogicalResult checkLifetimes(const PlanLine &line);
 /// more, and that the kernel reads only where it writes.
 LogicalResult checkInPlace(const PlanLine &line);
 
+/// What kernels write piece by piece is read only where all of it is written,
+/// under the name that the last piece gave it; pieces do not overlap.
+LogicalResult checkPieces(const PlanLine &line);
+
 /// On placed IR: live buffers and workspaces are disjoint and inside the arena.
 /// Succeeds on IR without offsets.
 LogicalResult checkPlacement(const PlanLine &line);

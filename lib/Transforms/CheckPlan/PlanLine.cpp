@@ -40,8 +40,8 @@ static bool isAliasOp(Operation *op) {
 
 /// The operand of the kernel whose storage the yielded `value` is, or none
 /// where the kernel writes storage of its own. A view of a block argument that
-/// is yielded is written out; only a wait, or an opaque op that says so, hands
-/// storage through.
+/// is yielded is written out; only a wait, an update of a slice, or an opaque
+/// op that says so, hands storage through.
 static std::optional<unsigned> getHandedThrough(KernelOp kernel, Value value) {
   bool handsThrough = false;
   while (Operation *op = value.getDefiningOp()) {
@@ -52,6 +52,13 @@ static std::optional<unsigned> getHandedThrough(KernelOp kernel, Value value) {
     }
     if (isAliasOp(op)) {
       value = op->getOperand(0);
+      continue;
+    }
+    if (auto update = dyn_cast<UpdateSliceOp>(op)) {
+      if (!update.getDest())
+        return std::nullopt;
+      handsThrough = true;
+      value = update.getDest();
       continue;
     }
     auto opaque = dyn_cast<OpaqueOp>(op);
@@ -134,9 +141,9 @@ LogicalResult PlanLine::readBlock(Block &block) {
     } else if (auto waitOp = dyn_cast<WaitOp>(op)) {
       if (failed(wait(&op, waitOp.getX(), waitOp.getToken())))
         return failure();
-      alias(waitOp.getResult(), getStorage(waitOp.getX()));
+      alias(waitOp.getResult(), waitOp.getX());
     } else if (isAliasOp(&op)) {
-      alias(op.getResult(0), getStorage(op.getOperand(0)));
+      alias(op.getResult(0), op.getOperand(0));
     } else if (auto ret = dyn_cast<func::ReturnOp>(op)) {
       readReturn(ret);
     } else if (!isa<FreeOp, YieldOp>(op)) {
@@ -158,7 +165,7 @@ LogicalResult PlanLine::readStep(StepOp step) {
            forward.getResiduals(), step.getBackward().front().getArguments())) {
     if (int storage = getStorage(residual); storage >= 0) {
       storages[storage].residual = true;
-      alias(argument, storage);
+      alias(argument, residual);
     }
     if (auto it = transferOf.find(residual); it != transferOf.end()) {
       int transfer = it->second;
@@ -170,7 +177,7 @@ LogicalResult PlanLine::readStep(StepOp step) {
   auto yielded = llvm::to_vector(forward.getValues());
   llvm::append_range(yielded, step.getBackwardYield().getValues());
   for (auto [result, value] : llvm::zip_equal(step.getResults(), yielded))
-    alias(result, getStorage(value));
+    alias(result, value);
   return success();
 }
 
@@ -202,14 +209,24 @@ LogicalResult PlanLine::readKernel(KernelOp kernel) {
       }
       continue;
     }
+    auto addPiece = [&, result = result, value = value] {
+      auto update = value.getDefiningOp<UpdateSliceOp>();
+      int storage = getStorage(result);
+      if (!update || storage < 0)
+        return;
+      pieces.push_back({position, storage, update});
+      versionOf[result] = ++storages[storage].numPieces;
+    };
     if (std::optional<unsigned> operand = getHandedThrough(kernel, value)) {
-      alias(result, getStorage(kernel.getInputs()[*operand]));
+      alias(result, kernel.getInputs()[*operand]);
+      addPiece();
       continue;
     }
     if (countBytes(result.getType()) <= 0)
       continue;
     int made = addStorage(result, position, static_cast<unsigned>(number));
     ops[position].makes.push_back(made);
+    addPiece();
     std::optional<ArrayRef<int64_t>> inPlace = kernel.getInPlace();
     if (!inPlace || (*inPlace)[number] < 0)
       continue;

@@ -37,6 +37,8 @@ struct Storage {
   int over = -1, overwriter = -1;
   /// Its bytes are those of an argument.
   bool inArgument = false;
+  /// The kernels that write it, where each writes only a piece.
+  int numPieces = 0;
 
   bool isArgument() const { return producer < 0; }
 };
@@ -56,6 +58,13 @@ struct Push {
   int position = 0;
   int storage = 0;
   Operation *op = nullptr;
+};
+
+/// A part of a storage that one kernel writes, by `fp8.update_slice`.
+struct Piece {
+  int position = 0;
+  int storage = 0;
+  UpdateSliceOp op;
 };
 
 /// What one op of the line does to storages, as indices.
@@ -92,6 +101,15 @@ public:
   std::vector<Storage> storages;
   std::vector<Transfer> transfers;
   std::vector<Push> pushes;
+  /// In the order in which they are written.
+  std::vector<Piece> pieces;
+
+  /// How many pieces of its storage were written when `value` got its name; 0
+  /// for what is not made in pieces.
+  int getVersion(Value value) const {
+    auto it = versionOf.find(value);
+    return it == versionOf.end() ? 0 : it->second;
+  }
 
 private:
   LogicalResult readBlock(Block &block);
@@ -99,13 +117,16 @@ private:
   LogicalResult readKernel(KernelOp kernel);
   void readReturn(func::ReturnOp op);
   LogicalResult wait(Operation *op, Value data, Value token);
-  void alias(Value value, int storage) {
-    if (storage >= 0)
+  /// Has `value` name the storage that `source` names.
+  void alias(Value value, Value source) {
+    if (int storage = getStorage(source); storage >= 0)
       storageOf[value] = storage;
+    if (int version = getVersion(source))
+      versionOf[value] = version;
   }
   int addStorage(Value root, int producer, unsigned result);
 
-  DenseMap<Value, int> storageOf;
+  DenseMap<Value, int> storageOf, versionOf;
   DenseMap<Value, int> transferOf;
   /// The number of each op among those of its name, once a message needs it.
   mutable DenseMap<Operation *, unsigned> ordinals;

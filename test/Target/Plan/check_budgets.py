@@ -62,7 +62,8 @@ def main():
             expect(plan["peak_bytes"] <= last["peak_bytes"], f"the peak rises at budget {budget}")
             expect(plan["step_us"] >= last["step_us"], f"the time falls at budget {budget}")
             expect(plan["step_lower_bound_us"] <= plan["step_us"] * (1 + 1e-9), f"below the bound at budget {budget}")
-            seen.add(tuple((part["value"], part["bytes"]) for part in plan["saved"]))
+            seen.add((tuple((part["value"], part["bytes"]) for part in plan["saved"]),
+                      tuple((part["value"], part["pieces"]) for part in plan["pieces"])))
             print(f"{budget}: peak {plan['peak_bytes']}, saved {plan['saved_bytes']}, step {plan['step_us']} us")
             last = plan
         expect_equal("the plan at the smallest budget", last, least)

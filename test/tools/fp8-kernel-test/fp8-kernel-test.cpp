@@ -78,8 +78,10 @@ static void placeKernels(ModuleOp module) {
     };
     function.walk([&](KernelOp kernel) {
       SmallVector<int64_t> offsets;
-      for (Type type : kernel->getResultTypes())
-        offsets.push_back(take(getByteSize(type)));
+      for (OpResult result : kernel->getResults())
+        offsets.push_back(getAliasedOperand(result)
+                              ? -1
+                              : take(getByteSize(result.getType())));
       kernel.setOffsets(offsets);
       if (kernel.getKind() == KernelKind::Matmul) {
         kernel.setWorkspace(fp8rt::kCpuGemmWorkspaceBytes);
@@ -357,7 +359,9 @@ LogicalResult Emulation::run(KernelOp kernel) {
     arguments.push_back(get(operand));
   for (auto [i, result] : llvm::enumerate(kernel.getResults())) {
     int64_t over = kernel.getInPlace() ? (*kernel.getInPlace())[i] : -1;
+    Value begun = getAliasedOperand(result);
     Bytes bytes = over >= 0 ? arguments[over]
+                  : begun   ? get(begun)
                             : std::make_shared<std::vector<uint8_t>>(
                                   getByteSize(result.getType()), 0xFF);
     set(result, bytes);

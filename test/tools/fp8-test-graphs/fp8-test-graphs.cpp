@@ -4,9 +4,10 @@
 //
 // usage: fp8-test-graphs FOLDER [seed]
 //
-// Compiles each FOLDER/*.mlir with every policy, with and without fusion, and
-// with budgets between the smallest feasible peak and that of `auto`, and runs
-// each artifact in both memory modes, all in one process. Fails where
+// Compiles each FOLDER/*.mlir with every policy, with and without fusion, with
+// some in pieces of rows, and with budgets between the smallest feasible peak
+// and that of `auto`, and runs each artifact in both memory modes, all in one
+// process. Fails where
 //
 //  * an output differs from the interpreter's in one bit;
 //  * a measured peak is not the planned one, or the run itself finds a fault;
@@ -182,6 +183,9 @@ bool GraphTest::run() {
     }
   if (automatic.peak > minCut.peak && automatic.stepUs > minCut.stepUs)
     good = fail("auto is worse than min-cut in peak and time");
+  for (StringRef policy : {"recompute-all", "min-cut"})
+    for (StringRef pieces : {"2", "3"})
+      good &= check(("policy=" + policy + " pieces=" + pieces).str(), outcome);
   // From the largest budget to the smallest that can be met.
   int64_t last = automatic.peak, span = automatic.peak - automatic.minFeasible;
   for (int part = 3; part >= 0; --part) {

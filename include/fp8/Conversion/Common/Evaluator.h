@@ -67,7 +67,8 @@ public:
   /// values that are elementwise in all they depend on (`isFlat`).
   void setFlat(bool enabled) { flat = enabled; }
 
-  /// Writes elements to result `number` at `indices` of its type.
+  /// Writes elements to result `number` at `indices` of its type, or of the
+  /// piece of it that the kernel makes.
   void store(unsigned number, ArrayRef<Index> indices, Element element);
 
   /// From here on the elements of `value` are read from `buffer`, which the

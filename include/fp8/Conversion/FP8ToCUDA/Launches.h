@@ -59,6 +59,11 @@ struct KernelLaunches {
 /// The launches of a checked loop kernel.
 KernelLaunches planLaunches(KernelOp kernel);
 
+/// Where the first element of a piece lies in the whole, and how far apart its
+/// rows are; in elements.
+int64_t getPieceOffset(UpdateSliceOp update);
+int64_t getPiecePitch(UpdateSliceOp update);
+
 /// Workspace that `kernel` needs on a CUDA target: 0 but for loop kernels with
 /// a reduction that no result can hold while it is gathered.
 int64_t getCUDAWorkspaceBytes(KernelOp kernel);

@@ -138,6 +138,8 @@ Value mlir::fp8::getAliasedOperand(OpResult result) {
   Operation *op = result.getOwner();
   if (isView(op))
     return op->getOperand(0);
+  if (auto update = dyn_cast<UpdateSliceOp>(op))
+    return update.getDest();
   if (auto opaque = dyn_cast<OpaqueOp>(op)) {
     ArrayAttr pairs = opaque.getAliasesAttr();
     for (Attribute pair : pairs ? pairs.getValue() : ArrayRef<Attribute>()) {
@@ -148,12 +150,12 @@ Value mlir::fp8::getAliasedOperand(OpResult result) {
   }
   if (auto kernel = dyn_cast<KernelOp>(op)) {
     // A kernel writes its results, but what a wait or an opaque op in it hands
-    // through stays where it is.
+    // through stays where it is, and so does what gets a piece.
     Value value = cast<YieldOp>(kernel.getBody().front().getTerminator())
                       .getValues()[result.getResultNumber()];
     bool handsThrough = false;
     while (auto inner = dyn_cast<OpResult>(value)) {
-      handsThrough |= isa<WaitOp, OpaqueOp>(inner.getOwner());
+      handsThrough |= isa<WaitOp, OpaqueOp, UpdateSliceOp>(inner.getOwner());
       value = getAliasedOperand(inner);
       if (!value)
         return Value();
@@ -162,6 +164,16 @@ Value mlir::fp8::getAliasedOperand(OpResult result) {
       return kernel.getInputs()[cast<BlockArgument>(value).getArgNumber()];
   }
   return Value();
+}
+
+Value mlir::fp8::getStored(Value yielded) {
+  auto update = yielded.getDefiningOp<UpdateSliceOp>();
+  return update ? Value(update.getPiece()) : yielded;
+}
+
+bool mlir::fp8::isUpdated(OpOperand &use) {
+  auto update = dyn_cast<UpdateSliceOp>(use.getOwner());
+  return update && use.getOperandNumber() != 0;
 }
 
 Value mlir::fp8::getRoot(Value value) {

@@ -117,6 +117,14 @@ LogicalResult FP8Dialect::verifyOperationAttribute(Operation *op,
     return name == kPolicyAttr ? verifyPolicy(op, value)
                                : verifyUnit(emitError, attribute);
   }
+  if (name == kPiecesAttr) {
+    if (failed(expectOn(isa<MatmulOp>(op), "an 'fp8.matmul'")))
+      return failure();
+    if (isI64(value, 1))
+      return success();
+    return emitError() << "expected '" << name
+                       << "' to be an i64 of at least 1, but got " << value;
+  }
   if (name == kGridAttr)
     return failed(expectOn(isa<ModuleOp>(op), "a module"))
                ? failure()
@@ -150,9 +158,9 @@ LogicalResult FP8Dialect::verifyOperationAttribute(Operation *op,
   if (llvm::is_contained({kIndexAttr, kLiveAttr, kBytesAttr, kCostAttr}, name))
     return verifyAnnotation(op, name, value);
   return refuseUnknown(emitError, attribute, "an op",
-                       {kCheckpointAttr, kPolicyAttr, kGridAttr, kTargetAttr,
-                        kArenaBytesAttr, kDecisionsAttr, kIndexAttr, kLiveAttr,
-                        kBytesAttr, kCostAttr});
+                       {kCheckpointAttr, kPolicyAttr, kPiecesAttr, kGridAttr,
+                        kTargetAttr, kArenaBytesAttr, kDecisionsAttr,
+                        kIndexAttr, kLiveAttr, kBytesAttr, kCostAttr});
 }
 
 LogicalResult FP8Dialect::verifyRegionArgAttribute(Operation *op,

@@ -338,7 +338,7 @@ static bool isPlumbing(Operation *op) {
 /// True for the ops that one pass over memory can do.
 static bool isLoopOp(Operation *op) {
   return isa<AmaxOp, ScaleOp, CastOp, DequantizeOp, ReduceOp, BroadcastOp,
-             TransposeOp, PadOp>(op) ||
+             TransposeOp, PadOp, UpdateSliceOp>(op) ||
          op->hasTrait<OpTrait::ConstantLike>() ||
          (op->hasTrait<OpTrait::Elementwise>() && op->getNumRegions() == 0);
 }
@@ -378,7 +378,17 @@ LogicalResult KernelOp::verifyRegions() {
   StringRef kind = stringifyKernelKind(getKind());
   int64_t count = 0;
   for (Operation &op : getBody().front()) {
-    if (isPlumbing(&op))
+    // (C7)
+    if (isa<UpdateSliceOp>(op) &&
+        (!op.getResult(0).hasOneUse() || *op.user_begin() != yield)) {
+      InFlightDiagnostic diagnostic =
+          emitOpError() << "expected the result of 'fp8.update_slice' to be "
+                           "yielded, once, and not to be read";
+      diagnostic.attachNote(op.getLoc()) << "it stands here";
+      return diagnostic;
+    }
+    if (isPlumbing(&op) ||
+        (isa<UpdateSliceOp>(op) && getKind() == KernelKind::Matmul))
       continue;
     if (getKind() == KernelKind::Loop ? isLoopOp(&op)
                                       : isOnlyOp(getKind(), &op)) {

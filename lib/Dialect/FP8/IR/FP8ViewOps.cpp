@@ -161,6 +161,74 @@ OpFoldResult PadOp::fold(FoldAdaptor adaptor) {
 }
 
 //===----------------------------------------------------------------------===//
+// update_slice
+//===----------------------------------------------------------------------===//
+
+LogicalResult UpdateSliceOp::verify() {
+  if (failed(
+          verifyPart(*this, "result", getResult(), getPiece(), getOffsets())))
+    return failure();
+  // (C3)
+  TensorEncodingAttr encoding = getEncoding(getResult().getType());
+  if (encoding != getEncoding(getPiece().getType()))
+    return emitOpError() << "expected one encoding, but got "
+                         << getPiece().getType() << " and "
+                         << getResult().getType();
+  if (encoding && encoding.isScaled()) {
+    ArrayRef<int64_t> whole = getShape(getResult()),
+                      part = getShape(getPiece()), group = encoding.getGroup();
+    for (auto [dim, offset] : llvm::enumerate(getOffsets()))
+      if (group[dim] > 1 &&
+          (offset % group[dim] != 0 ||
+           (offset + part[dim] != whole[dim] && part[dim] % group[dim] != 0)))
+        return emitOpError()
+               << "expected a piece of whole scale groups in dimension " << dim
+               << " (" << group[dim] << "), but got offset " << offset
+               << " and size " << part[dim];
+  }
+  // (C4)
+  Value dest = getDest();
+  if (!dest)
+    return success();
+  if (dest.getType() != getResult().getType())
+    return emitOpError() << "expected 'dest' of the result's type "
+                         << getResult().getType() << ", but got "
+                         << dest.getType();
+  auto argument = dyn_cast<BlockArgument>(dest);
+  bool isMade =
+      argument ? isa_and_nonnull<KernelOp>(argument.getOwner()->getParentOp())
+               : isa<UpdateSliceOp>(dest.getDefiningOp());
+  if (!isMade)
+    return emitOpError()
+           << "expected 'dest' to be the result of an 'fp8.update_slice' or an "
+              "operand of the kernel, but got "
+           << (argument
+                   ? "an argument"
+                   : "a result of '" +
+                         dest.getDefiningOp()->getName().getStringRef() + "'");
+  if (dest.hasOneUse())
+    return success();
+  InFlightDiagnostic diagnostic =
+      emitOpError() << "expected 'dest' to have no other use, since the piece "
+                       "is written over it";
+  for (Operation *user : dest.getUsers())
+    if (user != getOperation()) {
+      diagnostic.attachNote(user->getLoc()) << "it is used here too";
+      break;
+    }
+  return diagnostic;
+}
+
+void UpdateSliceOp::getEffects(
+    SmallVectorImpl<SideEffects::EffectInstance<MemoryEffects::Effect>>
+        &effects) {
+  // Two that make storage are two storages, however equal.
+  if (!getDest())
+    effects.emplace_back(MemoryEffects::Allocate::get(),
+                         getOperation()->getOpResult(0), ArenaResource::get());
+}
+
+//===----------------------------------------------------------------------===//
 // reshape
 //===----------------------------------------------------------------------===//
 

@@ -3,8 +3,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
 # Prints a module with one kernel a function: `unfused`, every op alone at sizes
-# around the vector length; `fused`, what the planner puts together; `random`,
-# random programs of several ops and results (seed and count are arguments).
+# around the vector length; `fused`, what the planner puts together; `pieces`,
+# several kernels that write parts of the same results; `random`, random programs
+# of several ops and results (seed and count are arguments).
 #
 # ===--------------------------------------------------------------------------=== #
 
@@ -286,12 +287,71 @@ def randomly(rng, number):
     return k.text(results)
 
 
+def pieces(shape):
+    """A function of several kernels, each of which writes some rows of every result: as they are, one a row, or as
+    columns of a transposed result; and the combined maximum of the columns."""
+    rows, columns = shape
+    cuts = [0, rows // 256 * 128 or rows // 2, rows]
+    whole, t = tensor(shape, "bf16"), tensor(shape, "bf16")
+    row, column = tensor((rows, 1), "f32"), tensor((1, columns), "f32")
+    kinds = [  # name, whole type, where the rows are
+        ("h", t, 0), ("w", tensor(shape, "f32"), 0), ("q", tensor(shape, "f8E4M3FN", (1, 0)), 0), ("m", row, 0),
+        ("qt", tensor(shape[::-1], "f8E5M2", (1, 0)), 1), ("ht", tensor(shape[::-1], "bf16"), 1)]
+    lines, previous, maxima = [], {}, []
+    for number, (low, high) in enumerate(zip(cuts, cuts[1:])):
+        part = (high - low, columns)
+        k = Kernel("")
+        x, y, s = (k.argument(a) for a in (whole, whole, column))
+        bind = {"%a0": "%x", "%a1": "%y", "%a2": "%s"}
+        pt, pw = tensor(part, "bf16"), tensor(part, "f32")
+        xs = k.op(f"fp8.slice {x} [{low}, 0] : {whole} -> {pt}", pt)
+        ys = k.op(f"fp8.slice {y} [{low}, 0] : {whole} -> {pt}", pt)
+        h = elementwise(k, "arith.mulf", [xs, ys], pt, "bf16")
+        w = elementwise(k, "math.exp", [k.op(f"arith.extf {h} : {pt} to {pw}", pw)], pw, "f32")
+        (q, qt), (scale, st) = quantize(k, h, part, "bf16", (1, 0))
+        ct = tensor(part, "f8E5M2", (0, 1))
+        cast = k.op(f"fp8.cast {h}, {s} : {pt}, {column} -> {ct}", ct)
+        tt, th = tensor(part[::-1], "f8E5M2", (1, 0)), tensor(part[::-1], "bf16")
+        qtt = k.op(f"fp8.transpose {cast} [1, 0] : {ct} -> {tt}", tt)
+        ht = k.op(f"fp8.transpose {h} [1, 0] : {pt} -> {th}", th)
+        amax = k.op(f"fp8.amax {h} group = [0, 1] : {pt} -> {column}", column)
+        parts = {"h": (h, pt), "w": (w, pw), "q": (q, qt), "m": (scale, st), "qt": (qtt, tt), "ht": (ht, th)}
+        results = []
+        for name, type, dim in kinds:
+            value, piece = parts[name]
+            offsets = [0, low] if dim else [low, 0]
+            into = ""
+            if number:
+                into = f" into({k.argument(type)} : {type})"
+                bind[f"%a{len(k.arguments) - 1}"] = previous[name]
+            results.append((k.op(f"fp8.update_slice {value} {offsets}{into} : {piece} -> {type}", type), type))
+            previous[name] = f"%k{number}#{len(results) - 1}"
+        results.append((amax, column))
+        maxima.append(f"%k{number}#{len(results) - 1}")
+        inner = ", ".join(f"%a{i} = {bind[f'%a{i}']} : {a}" for i, a in enumerate(k.arguments))
+        types = ", ".join(a for _, a in results)
+        body = "\n".join(k.lines)
+        lines.append(f"  %k{number}:{len(results)} = fp8.kernel loop ({inner}) -> ({types}) {{\n{body}\n"
+                     f"    fp8.yield {', '.join(v for v, _ in results)} : {types}\n  }}")
+    lines.append(f"  %c = fp8.kernel loop (%a = {maxima[0]} : {column}, %b = {maxima[1]} : {column}) -> ({column}) {{\n"
+                 f"    %v = arith.maximumf %a, %b : {column}\n    fp8.yield %v : {column}\n  }}")
+    types = ", ".join([a for _, a in results[:-1]] + [column])
+    values = ", ".join([previous[name] for name, _, _ in kinds] + ["%c"])
+    body = "\n".join(lines)
+    yield (f"func.func @pieces_{tag(shape)}(%x: {whole}, %y: {whole}, %s: {column}) -> ({types}) {{\n{body}\n"
+           f"  return {values} : {types}\n}}\n")
+
+
 def main():
     kind = sys.argv[1]
     if kind == "random":
         rng = random.Random(int(sys.argv[2]))
         for number in range(int(sys.argv[3])):
             print(randomly(rng, number))
+        return
+    if kind == "pieces":
+        for shape in [(5, 7), (33, 40), (130, 257), (256, 128), (384, 264), (320, 48)]:
+            print(*pieces(shape))
         return
     for shape in SHAPES:
         for text in (unfused if kind == "unfused" else fused)(shape):

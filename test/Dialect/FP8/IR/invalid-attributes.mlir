@@ -216,7 +216,7 @@ func.func private @f() -> (tensor<8xf32> {fp8.placement = "stack"})
 // -----
 
 func.func @f(%x: tensor<8xf32>) {
-  // expected-error@+1 {{expected an attribute of the fp8 dialect that an op may have ('fp8.checkpoint', 'fp8.policy', 'fp8.grid', 'fp8.target', 'fp8.arena_bytes', 'fp8.decisions', 'fp8.index', 'fp8.live', 'fp8.bytes', 'fp8.cost'), but got 'fp8.checkpiont'}}
+  // expected-error@+1 {{expected an attribute of the fp8 dialect that an op may have ('fp8.checkpoint', 'fp8.policy', 'fp8.pieces', 'fp8.grid', 'fp8.target', 'fp8.arena_bytes', 'fp8.decisions', 'fp8.index', 'fp8.live', 'fp8.bytes', 'fp8.cost'), but got 'fp8.checkpiont'}}
   %0 = math.exp %x {fp8.checkpiont} : tensor<8xf32>
   return
 }
@@ -345,3 +345,19 @@ func.func private @f() attributes {a = #fp8.launch<symbol = "k", grid = [1, 1, 1
 
 // expected-error@+1 {{expected a fill of at least 1 byte of buffer 0 or above, but got 0 of 1}}
 func.func private @f() attributes {a = #fp8.fill<buffer = 1, bytes = 0>}
+
+// -----
+
+func.func @f(%x: tensor<32x16xbf16>, %w: tensor<16x8xbf16>) {
+  // expected-error@+1 {{expected 'fp8.pieces' to be an i64 of at least 1, but got 0 : i64}}
+  %0 = fp8.matmul %x, %w {fp8.pieces = 0 : i64} : tensor<32x16xbf16>, tensor<16x8xbf16> -> tensor<32x8xbf16>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<32x16xbf16>) {
+  // expected-error@+1 {{expected 'fp8.pieces' on an 'fp8.matmul', but got it on 'arith.negf'}}
+  %0 = arith.negf %x {fp8.pieces = 2 : i64} : tensor<32x16xbf16>
+  return
+}

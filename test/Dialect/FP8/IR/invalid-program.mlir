@@ -581,3 +581,17 @@ func.func @f(%x: tensor<8xf32>) {
   }
   return
 }
+
+// -----
+
+// kernel C7, a piece that is read
+func.func @f(%x: tensor<32x16xbf16>) -> tensor<64x16xbf16> {
+  // expected-error@+1 {{expected the result of 'fp8.update_slice' to be yielded, once, and not to be read}}
+  %r = fp8.kernel loop (%0 = %x : tensor<32x16xbf16>) -> (tensor<64x16xbf16>) {
+    // expected-note@+1 {{it stands here}}
+    %1 = fp8.update_slice %0 [0, 0] : tensor<32x16xbf16> -> tensor<64x16xbf16>
+    %2 = arith.negf %1 : tensor<64x16xbf16>
+    fp8.yield %2 : tensor<64x16xbf16>
+  }
+  return %r : tensor<64x16xbf16>
+}

@@ -312,3 +312,98 @@ func.func @f(%x: tensor<64xindex>) {
   %0 = fp8.bitcast %x : tensor<64xindex> -> tensor<64xi64>
   return
 }
+
+// -----
+
+// update_slice C1
+func.func @f(%x: tensor<32x16xbf16>) {
+  // expected-error@+1 {{expected 'offsets' with one entry per dimension (2), but got 1}}
+  %0 = fp8.update_slice %x [0] : tensor<32x16xbf16> -> tensor<64x16xbf16>
+  return
+}
+
+// -----
+
+// update_slice C1, ranks
+func.func @f(%x: tensor<32xbf16>) {
+  // expected-error@+1 {{expected operand and result of one rank, but got 'tensor<32xbf16>' and 'tensor<64x16xbf16>'}}
+  %0 = fp8.update_slice %x [0, 0] : tensor<32xbf16> -> tensor<64x16xbf16>
+  return
+}
+
+// -----
+
+// update_slice C2
+func.func @f(%x: tensor<32x16xbf16>) {
+  // expected-error@+1 {{expected a part inside dimension 0 of 'result' (64), but got offset 40 and size 32}}
+  %0 = fp8.update_slice %x [40, 0] : tensor<32x16xbf16> -> tensor<64x16xbf16>
+  return
+}
+
+// -----
+
+// update_slice C3, element types
+func.func @f(%x: tensor<32x16xbf16>) {
+  // expected-error@+1 {{expected one element type, but got 'tensor<32x16xbf16>' and 'tensor<64x16xf32>'}}
+  %0 = fp8.update_slice %x [0, 0] : tensor<32x16xbf16> -> tensor<64x16xf32>
+  return
+}
+
+// -----
+
+// update_slice C3, encodings
+func.func @f(%x: tensor<32x16xf8E4M3FN, #fp8.tensor<scale = [1, all]>>) {
+  // expected-error@+1 {{expected one encoding, but got}}
+  %0 = fp8.update_slice %x [0, 0] : tensor<32x16xf8E4M3FN, #fp8.tensor<scale = [1, all]>> -> tensor<64x16xf8E4M3FN, #fp8.tensor<scale = [all, 1]>>
+  return
+}
+
+// -----
+
+// update_slice C3, groups
+func.func @f(%x: tensor<64x16xf8E4M3FN, #fp8.tensor<scale = [128, 1]>>) {
+  // expected-error@+1 {{expected a piece of whole scale groups in dimension 0 (128), but got offset 128 and size 64}}
+  %0 = fp8.update_slice %x [128, 0] : tensor<64x16xf8E4M3FN, #fp8.tensor<scale = [128, 1]>> -> tensor<256x16xf8E4M3FN, #fp8.tensor<scale = [128, 1]>>
+  return
+}
+
+// -----
+
+// update_slice C4, type
+func.func @f(%x: tensor<32x16xbf16>) {
+  %0 = fp8.update_slice %x [0, 0] : tensor<32x16xbf16> -> tensor<128x16xbf16>
+  // expected-error@+1 {{expected 'dest' of the result's type 'tensor<64x16xbf16>', but got 'tensor<128x16xbf16>'}}
+  %1 = fp8.update_slice %x [0, 0] into(%0 : tensor<128x16xbf16>) : tensor<32x16xbf16> -> tensor<64x16xbf16>
+  return
+}
+
+// -----
+
+// update_slice C4, an argument
+func.func @f(%x: tensor<32x16xbf16>, %w: tensor<64x16xbf16>) {
+  // expected-error@+1 {{expected 'dest' to be the result of an 'fp8.update_slice' or an operand of the kernel, but got an argument}}
+  %0 = fp8.update_slice %x [0, 0] into(%w : tensor<64x16xbf16>) : tensor<32x16xbf16> -> tensor<64x16xbf16>
+  return
+}
+
+// -----
+
+// update_slice C4, another op
+func.func @f(%x: tensor<32x16xbf16>, %w: tensor<64x16xbf16>) {
+  %0 = arith.negf %w : tensor<64x16xbf16>
+  // expected-error@+1 {{expected 'dest' to be the result of an 'fp8.update_slice' or an operand of the kernel, but got a result of 'arith.negf'}}
+  %1 = fp8.update_slice %x [0, 0] into(%0 : tensor<64x16xbf16>) : tensor<32x16xbf16> -> tensor<64x16xbf16>
+  return
+}
+
+// -----
+
+// update_slice C4, used twice
+func.func @f(%x: tensor<32x16xbf16>) {
+  %0 = fp8.update_slice %x [0, 0] : tensor<32x16xbf16> -> tensor<64x16xbf16>
+  // expected-error@+1 {{expected 'dest' to have no other use, since the piece is written over it}}
+  %1 = fp8.update_slice %x [32, 0] into(%0 : tensor<64x16xbf16>) : tensor<32x16xbf16> -> tensor<64x16xbf16>
+  // expected-note@+1 {{it is used here too}}
+  %2 = arith.negf %0 : tensor<64x16xbf16>
+  return
+}

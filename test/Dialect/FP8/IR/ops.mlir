@@ -68,6 +68,10 @@ func.func @views(%x: tensor<64x256xbf16>, %q: tensor<64x256xf8E4M3FN, #fp8.tenso
   %sq = fp8.slice %q [8, 128] : tensor<64x256xf8E4M3FN, #fp8.tensor<scale = [1, 128], pow2, layout = gemm_ready>> -> tensor<7x128xf8E4M3FN, #fp8.tensor<scale = [1, 128], pow2, layout = gemm_ready>>
   // CHECK: fp8.pad %{{.*}} [0, 64] : tensor<64x128xbf16> -> tensor<64x256xbf16>
   %d = fp8.pad %s [0, 64] : tensor<64x128xbf16> -> tensor<64x256xbf16>
+  // CHECK: %[[P:.*]] = fp8.update_slice %{{.*}} [0, 128] : tensor<64x128xbf16> -> tensor<64x256xbf16>
+  %p0 = fp8.update_slice %s [0, 128] : tensor<64x128xbf16> -> tensor<64x256xbf16>
+  // CHECK: fp8.update_slice %{{.*}} [0, 0] into(%[[P]] : tensor<64x256xbf16>) : tensor<64x128xbf16> -> tensor<64x256xbf16>
+  %p1 = fp8.update_slice %s [0, 0] into(%p0 : tensor<64x256xbf16>) : tensor<64x128xbf16> -> tensor<64x256xbf16>
   // CHECK: fp8.reshape %{{.*}} : tensor<64x256xbf16> -> tensor<4x4096xbf16>
   %r = fp8.reshape %x : tensor<64x256xbf16> -> tensor<4x4096xbf16>
   // CHECK: fp8.bitcast %{{.*}} : tensor<64x32xi8> -> tensor<64x32xf8E4M3FN, #fp8.tensor<scale = [1, all]>>

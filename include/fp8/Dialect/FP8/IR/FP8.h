@@ -84,9 +84,18 @@ bool isView(Operation *op);
 RankedTensorType exchangeDimensions(RankedTensorType type);
 
 /// The operand of `result`'s op whose storage `result` names, or null where it
-/// has storage of its own: operand 0 of a view, what `aliases` of an opaque op
-/// says, and of a kernel what such an op or a wait in it hands through.
+/// has storage of its own: operand 0 of a view, `dest` of an update_slice, what
+/// `aliases` of an opaque op says, and of a kernel what one of the last two or
+/// a wait in it hands through.
 Value getAliasedOperand(OpResult result);
+
+/// What a kernel writes for `yielded`, a value that it yields: the piece of an
+/// update_slice, else the value itself.
+Value getStored(Value yielded);
+
+/// True where `use` is the `dest` of an update_slice: storage that gets a piece
+/// and of which nothing is read.
+bool isUpdated(OpOperand &use);
 
 /// The value whose storage `value` names, inside one region.
 Value getRoot(Value value);
@@ -102,6 +111,7 @@ inline constexpr StringLiteral kPlacementAttr = "fp8.placement";
 inline constexpr StringLiteral kNameAttr = "fp8.name";
 inline constexpr StringLiteral kCheckpointAttr = "fp8.checkpoint";
 inline constexpr StringLiteral kPolicyAttr = "fp8.policy";
+inline constexpr StringLiteral kPiecesAttr = "fp8.pieces";
 inline constexpr StringLiteral kGridAttr = "fp8.grid";
 inline constexpr StringLiteral kTargetAttr = "fp8.target";
 inline constexpr StringLiteral kArenaBytesAttr = "fp8.arena_bytes";

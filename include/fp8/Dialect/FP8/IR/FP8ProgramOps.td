@@ -83,14 +83,16 @@ def FP8_KernelOp : FP8_Op<"kernel", [RecursiveMemoryEffects, IsolatedFromAbove, 
     `docs/rationale/planning.md`, "In place".
 
     * (C1) the block's arguments have the operands' types, the results the yield's types;
-    * (C2) `loop`: any number of elementwise ops, reductions, broadcasts, casts, views, transposes; `matmul`: one
-      `fp8.matmul`, views of its operands, nothing else; `collective`, `opaque`, `state`: one such op and views;
+    * (C2) `loop`: any number of elementwise ops, reductions, broadcasts, casts, views, transposes, updates of slices;
+      `matmul`: one `fp8.matmul`, views of its operands, an update of a slice with its result, nothing else;
+      `collective`, `opaque`, `state`: one such op and views;
     * (C3) `offsets`, where present, has one entry a result, each -1 or a multiple of 256;
     * (C4) `workspace` is not negative; `workspace_offset`, a multiple of 256, is present only where `workspace` is
       above 0;
     * (C5) `in_place`, where present, has one entry a result, each -1 or the number of an operand with as many bytes,
       no operand twice; only a `loop` or `matmul` kernel has one;
-    * (C6) the buffers of `fills` are numbers of operands, results and the workspace, in this order.
+    * (C6) the buffers of `fills` are numbers of operands, results and the workspace, in this order;
+    * (C7) the result of an `fp8.update_slice` is yielded, once, and nothing in the kernel reads it.
 
     Example:
     ```mlir

@@ -141,4 +141,34 @@ def FP8_BitcastOp : FP8_Op<"bitcast", [Pure]> {
   let hasFolder = 1;
 }
 
+def FP8_UpdateSliceOp : FP8_Op<"update_slice", [DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
+  let summary = "one piece of a tensor that is made in pieces";
+  let description = [{
+    `dest` with the elements `offsets[i]` onwards replaced by `piece`. Destination-passing: the result has the storage of
+    `dest`, so `dest` is gone afterwards, and a tensor of N pieces is a chain of N of these ops in one storage. Without
+    `dest` the op makes that storage, and the other elements are undefined until a later op of the chain writes them.
+    `fp8-split-rows` makes such chains.
+
+    * (C1) `offsets` has one entry a dimension; the rank is kept;
+    * (C2) `offsets[i] + piece dim i` is at most result dim i, and no offset is negative;
+    * (C3) `piece` has the element type and the encoding of the result; along a dimension of groups of more than one
+      element an offset, and a size short of the dimension's end, is a multiple of the group (pieces of a dimension
+      whose group is `all` have one scale in common);
+    * (C4) `dest` has the type of the result, and is the result of an `fp8.update_slice` that nothing else uses, or an
+      operand of the kernel the op is in that nothing else in it uses.
+
+    Example:
+    ```mlir
+    %0 = fp8.update_slice %a [0, 0] : tensor<32x16xbf16> -> tensor<64x16xbf16>
+    %w = fp8.update_slice %b [32, 0] into(%0 : tensor<64x16xbf16>) : tensor<32x16xbf16> -> tensor<64x16xbf16>
+    ```
+  }];
+  let arguments = (ins FP8_AnyTensor:$piece, Optional<FP8_AnyTensor>:$dest, DenseI64ArrayAttr:$offsets);
+  let results = (outs FP8_AnyTensor:$result);
+  let assemblyFormat = [{
+    $piece $offsets (`into` `(` $dest^ `:` type($dest) `)`)? attr-dict `:` type($piece) `->` type($result)
+  }];
+  let hasVerifier = 1;
+}
+
 #endif // FP8_DIALECT_FP8_IR_FP8VIEWOPS_TD

@@ -1,0 +1,69 @@
+//===- PiecePlans.h - plans of which parts run in pieces --------*- C++ -*-===//
+//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What fp8-select-saved adds to the search over what is kept: which regions of
+// rows to run in pieces (fp8-split-rows), and in how many.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef FP8_TRANSFORMS_PIECEPLANS_H
+#define FP8_TRANSFORMS_PIECEPLANS_H
+
+#include "fp8/Analysis/Decisions.h"
+
+namespace mlir::fp8 {
+
+/// A matmul of a function whose selection is applied, by its number in program
+/// order, and the pieces that its region is to run in.
+struct PieceMark {
+  int matmul = 0;
+  int64_t pieces = 1;
+};
+
+/// A selection, what runs in pieces under it, and what the two cost.
+struct PiecePlan {
+  Selection selection;
+  SmallVector<PieceMark, 4> marks;
+  int64_t peak = 0;
+  double seconds = 0;
+};
+
+/// Finds plans of one graph with regions in pieces.
+class PieceSearch {
+public:
+  PieceSearch(const PlanGraph &graph, Fusion fusion)
+      : graph(graph), fusion(fusion) {}
+
+  /// The plan with every region of `selection` in `pieces` pieces.
+  PiecePlan splitAll(const Selection &selection, int64_t pieces);
+
+  /// Plans with a lower peak than `frontier`, the frontier of the plans without
+  /// pieces, or faster than its plans of the same peak. Looks at a number of
+  /// plans that is bounded and falls with the size of the graph, whatever the
+  /// budget; no clock is read.
+  std::vector<PiecePlan> find(ArrayRef<const PlanOption *> frontier);
+
+  /// The function with `plan` applied, as fp8-split-rows leaves it.
+  OwningOpRef<func::FuncOp> apply(const PiecePlan &plan);
+
+private:
+  OwningOpRef<func::FuncOp> applySelectionTo(const Selection &selection);
+  void evaluate(func::FuncOp func, PiecePlan &plan);
+
+  const PlanGraph &graph;
+  Fusion fusion;
+};
+
+/// Marks the matmuls of `func`, whose selection is applied, for
+/// fp8-split-rows.
+void markPieces(func::FuncOp func, ArrayRef<PieceMark> marks);
+
+/// Adds to `decisions` what is marked in `func`, each with a sentence;
+/// `wholePeak` is the peak without pieces.
+void explainPieces(func::FuncOp func, const Target &target, int64_t wholePeak,
+                   Decisions &decisions);
+
+} // namespace mlir::fp8
+
+#endif // FP8_TRANSFORMS_PIECEPLANS_H

@@ -1,0 +1,322 @@
+//===- PiecePlans.cpp - plans of which parts run in pieces ------*- C++ -*-===//
+//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Each plan is made as the passes make it, on a copy of the function: selection
+// applied, regions split, kernels formed and ordered. That is some ten times as
+// much work as to evaluate a selection by itself, so few are.
+//
+//===----------------------------------------------------------------------===//
+
+#include "fp8/Transforms/PiecePlans.h"
+
+#include "fp8/Transforms/ApplyPlan.h"
+#include "fp8/Transforms/Residuals.h"
+#include "fp8/Transforms/RowRegions.h"
+
+#include <set>
+
+using namespace mlir;
+using namespace mlir::fp8;
+
+/// What the search may do: plans made times nodes of the graph.
+static constexpr int64_t kMaxWork = 40'000;
+static constexpr int64_t kMinPlans = 4, kMaxPlans = 200;
+/// What takes this much less than the peak is a measurement: a scale, a
+/// maximum.
+static constexpr int64_t kMeasurement = 1024;
+/// The numbers of pieces that are tried.
+static constexpr int64_t kPieces[] = {8, 4, 2};
+
+void mlir::fp8::markPieces(func::FuncOp func, ArrayRef<PieceMark> marks) {
+  SmallVector<MatmulOp> matmuls;
+  func.walk([&](MatmulOp matmul) { matmuls.push_back(matmul); });
+  for (PieceMark mark : marks)
+    matmuls[mark.matmul]->setAttr(
+        kPiecesAttr,
+        IntegerAttr::get(IntegerType::get(func.getContext(), 64), mark.pieces));
+}
+
+void mlir::fp8::explainPieces(func::FuncOp func, const Target &target,
+                              int64_t wholePeak, Decisions &decisions) {
+  ValueNames names(func);
+  std::map<std::string, int64_t> piecesOf;
+  forEachProgramBlock(func, [&](Block &block) {
+    for (const RowRegion &region : findRowRegions(block, target)) {
+      int64_t pieces = 1;
+      std::vector<std::string> seeds;
+      for (Operation *seed : region.seeds) {
+        seeds.push_back(names.getName(seed->getResult(0)));
+        if (auto mark = seed->getAttrOfType<IntegerAttr>(kPiecesAttr))
+          pieces = mark.getInt();
+      }
+      pieces = region.countPieces(pieces);
+      if (pieces < 2)
+        continue;
+      for (const std::string &seed : seeds)
+        piecesOf[seed] = pieces;
+      std::string others;
+      for (const std::string &seed : ArrayRef(seeds).drop_front())
+        others += (others.empty() ? " with " : ", ") + seed;
+      int64_t rows = region.getPieceRows(pieces);
+      decisions.pieces.push_back(
+          {seeds.front(), pieces, rows,
+           llvm::formatv(
+               "in {0} pieces of {1} rows{2}: {3} of them at a time instead of "
+               "{4}, and {5} that are read afterwards whole; the same plan "
+               "without pieces has a peak of {6}",
+               pieces, rows, others,
+               formatBytes(region.seedBytes / region.rows * rows),
+               formatBytes(region.seedBytes), formatBytes(region.resultBytes),
+               formatBytes(wholePeak))});
+    }
+  });
+  for (RecomputedDecision &entry : decisions.recomputed)
+    if (auto it = piecesOf.find(entry.value + kCloneSuffix.str());
+        it != piecesOf.end())
+      entry.why += llvm::formatv("; in {0} pieces", it->second).str();
+}
+
+OwningOpRef<func::FuncOp>
+PieceSearch::applySelectionTo(const Selection &selection) {
+  OwningOpRef<func::FuncOp> copy(cast<func::FuncOp>(graph.func->clone()));
+  if (!graph.step)
+    return copy;
+  FailureOr<PlanGraph> own = PlanGraph::build(*copy, *graph.target);
+  assert(succeeded(own) && "the original has a graph");
+  applySelection(*own, materialize(*own, selection));
+  return copy;
+}
+
+OwningOpRef<func::FuncOp> PieceSearch::apply(const PiecePlan &plan) {
+  OwningOpRef<func::FuncOp> func = applySelectionTo(plan.selection);
+  markPieces(*func, plan.marks);
+  splitRows(*func, *graph.target, /*pieces=*/0);
+  dropUnread(*func);
+  return func;
+}
+
+void PieceSearch::evaluate(func::FuncOp func, PiecePlan &plan) {
+  FailureOr<PlanGraph> own = PlanGraph::build(func, *graph.target);
+  assert(succeeded(own) && "what is split has a graph");
+  Program program = materialize(*own, selectSaveAll(*own));
+  KernelGraph kernels = formKernels(program, fusion);
+  plan.peak = simulate(kernels, schedule(kernels)).peak;
+  plan.seconds = kernels.getSeconds();
+}
+
+namespace {
+
+/// A region of rows of an applied function, and the most that is live while one
+/// of its kernels runs, as long as nothing is in pieces.
+struct Candidate {
+  int matmul = 0; ///< number of its first seed
+  int64_t rows = 0;
+  int64_t height = 0;
+  llvm::DenseSet<Operation *> ops; // looked up only
+};
+
+} // namespace
+
+/// The regions of `func`, the highest first.
+static std::vector<Candidate>
+findCandidates(func::FuncOp func, const Target &target, Fusion fusion) {
+  DenseMap<Operation *, int> numberOf; // looked up only
+  func.walk([&](MatmulOp matmul) {
+    int number = numberOf.size();
+    numberOf[matmul] = number;
+  });
+  std::vector<Candidate> candidates;
+  forEachProgramBlock(func, [&](Block &block) {
+    for (const RowRegion &region : findRowRegions(block, target)) {
+      if (region.countPieces(kPieces[0]) < 2)
+        continue;
+      Candidate &candidate = candidates.emplace_back();
+      candidate.matmul = numberOf.lookup(region.seeds[0]);
+      candidate.rows = region.rows;
+      for (auto &[op, split] : region.ops)
+        candidate.ops.insert(op);
+    }
+  });
+  if (candidates.empty())
+    return candidates;
+  FailureOr<PlanGraph> graph = PlanGraph::build(func, target);
+  assert(succeeded(graph) && "the original has a graph");
+  Program program = materialize(*graph, selectSaveAll(*graph));
+  KernelGraph kernels = formKernels(program, fusion);
+  std::vector<int> order = schedule(kernels);
+  PeakInfo info = simulate(kernels, order);
+  for (auto [position, kernel] : llvm::enumerate(order))
+    for (int member : kernels.kernels[kernel].members)
+      for (Candidate &candidate : candidates)
+        if (candidate.ops.contains(program.node(program.instances[member]).op))
+          candidate.height = std::max(candidate.height, info.live[position]);
+  llvm::stable_sort(candidates, [](const Candidate &a, const Candidate &b) {
+    return a.height > b.height;
+  });
+  return candidates;
+}
+
+PiecePlan PieceSearch::splitAll(const Selection &selection, int64_t pieces) {
+  PiecePlan plan;
+  plan.selection = selection;
+  OwningOpRef<func::FuncOp> func = applySelectionTo(selection);
+  for (const Candidate &candidate :
+       findCandidates(*func, *graph.target, fusion))
+    plan.marks.push_back({candidate.matmul, pieces});
+  markPieces(*func, plan.marks);
+  splitRows(*func, *graph.target, /*pieces=*/0);
+  dropUnread(*func);
+  evaluate(*func, plan);
+  return plan;
+}
+
+std::vector<PiecePlan>
+PieceSearch::find(ArrayRef<const PlanOption *> frontier) {
+  std::vector<PiecePlan> plans;
+  int64_t numNodes = std::max<int64_t>(graph.nodes.size(), 1);
+  size_t most = std::clamp<int64_t>(kMaxWork / numNodes, kMinPlans, kMaxPlans);
+  auto isSmaller = [](const PiecePlan &a, const PiecePlan &b) {
+    return std::tuple(a.peak, a.seconds) < std::tuple(b.peak, b.seconds);
+  };
+  auto isMeasurement = [&](int root) {
+    return isChoice(graph, root) &&
+           graph.values[root].bytes <= frontier.front()->peak / kMeasurement;
+  };
+  std::set<Selection> tried;
+  /// The plan of `selection`, in as many pieces as there are, or null where it
+  /// is known.
+  auto look = [&](Selection selection) -> std::optional<PiecePlan> {
+    applyOverrides(graph, selection);
+    if (plans.size() >= most || !tried.insert(selection).second)
+      return std::nullopt;
+    plans.push_back(splitAll(selection, kPieces[0]));
+    return plans.back();
+  };
+
+  // From the smallest plan and the one that keeps the least, as they are and
+  // with all measurements kept: what waits for a maximum over the rows cannot
+  // be made piece by piece.
+  std::optional<PiecePlan> best;
+  auto improve = [&](Selection selection) {
+    std::optional<PiecePlan> plan = look(std::move(selection));
+    if (!plan || (best && !isSmaller(*plan, *best)))
+      return false;
+    best = std::move(plan);
+    return true;
+  };
+  for (const Selection &start :
+       {selectRecomputeAll(graph), frontier.front()->selection}) {
+    Selection measured = start;
+    for (size_t root = 0; root < measured.size(); ++root)
+      if (isMeasurement(root))
+        measured[root] = true;
+    improve(std::move(measured));
+    improve(start);
+  }
+  if (llvm::all_of(plans,
+                   [](const PiecePlan &plan) { return plan.marks.empty(); }))
+    return {};
+  // With more or less of the rest, as long as that makes it smaller.
+  std::vector<SmallVector<int>> classes = groupChoices(graph);
+  for (bool improved = true; improved && plans.size() < most / 4;) {
+    improved = false;
+    for (const SmallVector<int> &members : classes)
+      for (bool keep : {false, true}) {
+        Selection next = best->selection;
+        for (int member : members)
+          next[member] = keep;
+        if (plans.size() < most / 4)
+          improved |= improve(std::move(next));
+      }
+  }
+
+  // Then towards less time: of what takes a kernel of its own to compute again,
+  // the last of a class is kept, which is kept for the shortest time; or the
+  // last of several that belong to one layer, and no measurement from there on,
+  // since kernels that know a maximum store more.
+  SmallVector<PiecePlan> path = {*best};
+  while (plans.size() < most / 2) {
+    const PiecePlan from = path.back();
+    std::optional<PiecePlan> next;
+    double bestRate = 0;
+    auto consider = [&](Selection selection) {
+      std::optional<PiecePlan> plan = look(std::move(selection));
+      if (!plan || plan->seconds >= from.seconds)
+        return false;
+      double rate = (from.seconds - plan->seconds) /
+                    std::max<int64_t>(plan->peak - from.peak, 1);
+      if (!next || rate > bestRate) {
+        bestRate = rate;
+        next = std::move(plan);
+      }
+      return true;
+    };
+    SmallVector<int> shorter; // members that save time
+    int last = -1, before = -1;
+    for (ArrayRef<int> members : classes) {
+      if (graph.nodes[graph.values[members.front()].node].kind ==
+          NodeClass::Loop)
+        continue;
+      while (!members.empty() && from.selection[members.back()])
+        members = members.drop_back();
+      if (members.empty())
+        continue;
+      Selection one = from.selection;
+      one[members.back()] = true;
+      if (!consider(std::move(one)))
+        continue;
+      shorter.push_back(members.back());
+      if (members.back() > last) {
+        last = members.back();
+        before = members.size() > 1 ? members[members.size() - 2] : -1;
+      }
+    }
+    Selection layer = from.selection;
+    int first = layer.size();
+    for (int member : shorter)
+      if (member > before) {
+        layer[member] = true;
+        first = std::min(first, member);
+      }
+    for (size_t root = first; root < layer.size(); ++root)
+      if (isMeasurement(root))
+        layer[root] = false;
+    consider(std::move(layer));
+    if (!next)
+      break;
+    path.push_back(std::move(*next));
+  }
+
+  // Each of them in fewer pieces, and only where the whole is higher than that.
+  auto refine = [&](const Selection &selection) {
+    if (plans.size() >= most)
+      return;
+    OwningOpRef<func::FuncOp> func = applySelectionTo(selection);
+    std::vector<Candidate> candidates =
+        findCandidates(*func, *graph.target, fusion);
+    for (int64_t pieces : kPieces) {
+      size_t count = candidates.size();
+      while (count > 0 && plans.size() < most) {
+        PiecePlan plan;
+        plan.selection = selection;
+        for (const Candidate &candidate :
+             ArrayRef(candidates).take_front(count))
+          plan.marks.push_back({candidate.matmul, pieces});
+        evaluate(*apply(plan), plan);
+        plans.push_back(plan);
+        size_t needed = llvm::count_if(candidates, [&](const Candidate &other) {
+          return other.height > plan.peak;
+        });
+        if (needed >= count)
+          break;
+        count = needed;
+      }
+    }
+  };
+  for (const PiecePlan &plan : path)
+    refine(plan.selection);
+  for (const PlanOption *option : frontier)
+    refine(option->selection);
+  return plans;
+}

@@ -1,0 +1,411 @@
+//===- RowRegions.cpp - what can run a few rows at a time -------*- C++ -*-===//
+//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Rules that say how each op works on a part of the rows, and the search for
+// the ops that are worth it.
+//
+//===----------------------------------------------------------------------===//
+
+#include "fp8/Transforms/RowRegions.h"
+
+#include "fp8/Analysis/MaxFlow.h"
+
+#include "llvm/ADT/SetVector.h"
+#include "llvm/Support/MathExtras.h"
+
+using namespace mlir;
+using namespace mlir::fp8;
+
+/// Pieces start where a block of a block recipe does, and on a GPU where a tile
+/// does.
+static constexpr int64_t kBlockRows = 128;
+
+static ArrayRef<int64_t> shapeOf(Value value) {
+  return cast<RankedTensorType>(value.getType()).getShape();
+}
+
+static bool isConstant(Operation *op) {
+  return op && op->hasTrait<OpTrait::ConstantLike>();
+}
+
+int64_t RowRegion::getPieceRows(int64_t pieces) const {
+  return std::min<int64_t>(
+      llvm::alignTo(llvm::divideCeil(rows, pieces), granularity), rows);
+}
+
+int64_t RowRegion::countPieces(int64_t pieces) const {
+  return llvm::divideCeil(rows, getPieceRows(pieces));
+}
+
+//===----------------------------------------------------------------------===//
+// How an op works on a part of the rows
+//===----------------------------------------------------------------------===//
+
+/// The part of a scale that goes with `part` of what it scales, by `group`.
+static RowPart getScalePart(RowPart part, ArrayRef<int64_t> group) {
+  if (part.isWhole() || group[part.dim] == 0)
+    return {};
+  return {part.dim, part.factor * group[part.dim]};
+}
+
+/// How `op` works where it has `part` of operand `number`; nothing where it
+/// needs all rows at once, or is no op of a loop and no matmul.
+static std::optional<RowSplit> getSplit(Operation *op, unsigned number,
+                                        RowPart part) {
+  if (op->getNumResults() != 1 || op->getNumRegions() != 0 || part.isWhole())
+    return std::nullopt;
+  auto type = dyn_cast<RankedTensorType>(op->getResult(0).getType());
+  if (!type)
+    return std::nullopt;
+  RowSplit split;
+  split.operands.assign(op->getNumOperands(), RowPart());
+  split.result = part;
+  if (auto matmul = dyn_cast<MatmulOp>(op)) {
+    if (number != matmul.getAMutable().getOperandNumber() || part.dim != 0)
+      return std::nullopt;
+    split.operands[0] = part;
+    auto set = [&](MutableOperandRange range, RowPart to) {
+      for (OpOperand &operand : range)
+        split.operands[operand.getOperandNumber()] = to;
+    };
+    if (TensorEncodingAttr encoding = getEncoding(matmul.getA().getType()))
+      set(matmul.getScaleAMutable(), getScalePart(part, encoding.getGroup()));
+    set(matmul.getAccMutable(), part);
+    return split;
+  }
+  if (isa<CastOp, DequantizeOp>(op)) {
+    if (number != 0)
+      return std::nullopt;
+    Value scaled = isa<CastOp>(op) ? op->getResult(0) : op->getOperand(0);
+    split.operands[0] = part;
+    split.operands[1] =
+        getScalePart(part, getEncoding(scaled.getType()).getGroup());
+    return split;
+  }
+  if (auto amax = dyn_cast<AmaxOp>(op)) {
+    split.operands[0] = part;
+    split.result = getScalePart(part, amax.getGroup());
+    split.combines = split.result.isWhole();
+    return split;
+  }
+  if (auto reduce = dyn_cast<ReduceOp>(op)) {
+    split.operands[0] = part;
+    if (!llvm::is_contained(reduce.getAxes(), part.dim))
+      return split;
+    split.combines = reduce.getKind() == ReduceKind::Max;
+    split.result = {};
+    return split.combines ? std::optional(split) : std::nullopt;
+  }
+  if (auto transpose = dyn_cast<TransposeOp>(op)) {
+    split.operands[0] = part;
+    split.result.dim =
+        llvm::find(transpose.getPerm(), part.dim) - transpose.getPerm().begin();
+    return split;
+  }
+  if (isa<BroadcastOp>(op)) {
+    split.operands[0] = part;
+    return split;
+  }
+  if (!isa<ScaleOp>(op) && !OpTrait::hasElementwiseMappableTraits(op))
+    return std::nullopt;
+  split.operands.assign(op->getNumOperands(), part);
+  return split;
+}
+
+//===----------------------------------------------------------------------===//
+// Finding regions
+//===----------------------------------------------------------------------===//
+
+namespace {
+
+/// Finds the region that one matmul belongs to.
+class RegionFinder {
+public:
+  RegionFinder(Block &block, const DenseSet<Operation *> &taken)
+      : block(block), taken(taken) {}
+
+  std::optional<RowRegion> find(MatmulOp matmul, const Target &target);
+
+private:
+  bool isHere(Operation *op) const { return op && op->getBlock() == &block; }
+  /// The part of `value` that the ops found so far make, or nothing.
+  std::optional<RowPart> partOf(Value value) const {
+    auto it = found.find(value.getDefiningOp());
+    return it == found.end() || it->second.combines
+               ? std::nullopt
+               : std::optional(it->second.result);
+  }
+  std::optional<RowSplit> splitOf(Operation *op) const;
+  /// Adds matmuls that `value` comes from by ops of its shape to `seeds`.
+  bool addSeeds(Value value, int64_t elements);
+  /// Follows the seeds as far as ops are independent by rows. True where that
+  /// has found another seed.
+  bool follow();
+  void cut();
+  void takeInputs();
+  std::optional<RowRegion> build(const Target &target);
+
+  Block &block;
+  const DenseSet<Operation *> &taken; ///< looked up only
+  int64_t rows = 0;
+  llvm::SetVector<Operation *> seeds;
+  llvm::MapVector<Operation *, RowSplit> found;
+  DenseSet<Operation *> behind; ///< not found, reads what is; looked up only
+};
+
+} // namespace
+
+/// How an op that reads what was found works on its rows.
+std::optional<RowSplit> RegionFinder::splitOf(Operation *op) const {
+  std::optional<RowSplit> split;
+  for (OpOperand &operand : op->getOpOperands()) {
+    std::optional<RowPart> part = partOf(operand.get());
+    if (!part)
+      continue;
+    if (!split)
+      split = getSplit(op, operand.getOperandNumber(), *part);
+    if (!split || split->operands[operand.getOperandNumber()] != *part)
+      return std::nullopt;
+  }
+  return split;
+}
+
+bool RegionFinder::addSeeds(Value value, int64_t elements) {
+  bool added = false;
+  SmallVector<Value> work = {value};
+  DenseSet<Operation *> seen; // looked up only
+  while (!work.empty()) {
+    Value current = work.pop_back_val();
+    Operation *op = current.getDefiningOp();
+    auto type = dyn_cast<RankedTensorType>(current.getType());
+    if (!isHere(op) || !type || type.getNumElements() != elements ||
+        behind.contains(op) || found.contains(op) || taken.contains(op) ||
+        !seen.insert(op).second)
+      continue;
+    if (isa<MatmulOp>(op)) {
+      if (type.getDimSize(0) == rows)
+        added |= seeds.insert(op);
+    } else if (OpTrait::hasElementwiseMappableTraits(op) && !isConstant(op)) {
+      llvm::append_range(work, op->getOperands());
+    }
+  }
+  return added;
+}
+
+bool RegionFinder::follow() {
+  found.clear();
+  behind.clear();
+  bool added = false;
+  for (Operation &op : block.without_terminator()) {
+    if (seeds.contains(&op)) {
+      std::optional<RowSplit> split = getSplit(&op, 0, {0, 1});
+      bool isBehind = llvm::any_of(op.getOperands(), [&](Value operand) {
+        Operation *producer = operand.getDefiningOp();
+        return found.contains(producer) || behind.contains(producer);
+      });
+      if (!isBehind) {
+        found[&op] = *split;
+        continue;
+      }
+      // It needs what another seed gives: a region of its own.
+      seeds.remove(&op);
+    }
+    bool reads = false, isBehind = false;
+    for (Value operand : op.getOperands()) {
+      Operation *producer = operand.getDefiningOp();
+      reads |= found.contains(producer);
+      isBehind |= behind.contains(producer) ||
+                  (found.contains(producer) && found[producer].combines);
+    }
+    if (!reads && !isBehind)
+      continue;
+    // A matmul ends a region: what goes into one is often smaller than what
+    // comes out.
+    std::optional<RowSplit> split;
+    if (!isBehind && !isa<MatmulOp>(op) && !taken.contains(&op))
+      split = splitOf(&op);
+    if (!split) {
+      behind.insert(&op);
+      continue;
+    }
+    for (auto [number, part] : llvm::enumerate(split->operands))
+      if (Value operand = op.getOperand(number); !part.isWhole())
+        added |= addSeeds(
+            operand, cast<RankedTensorType>(seeds[0]->getResult(0).getType())
+                         .getNumElements());
+    found[&op] = *split;
+  }
+  return added;
+}
+
+/// Keeps of what was found the ops up to the results of the fewest bytes, as
+/// many as there are: a cast is transposed where it is made. Maxima over the
+/// rows are taken where what they are of is made: they cost next to nothing and
+/// save reading it.
+void RegionFinder::cut() {
+  DenseMap<Operation *, int> nodeOf; // looked up only
+  int next = 2;
+  for (auto &[op, split] : found)
+    nodeOf[op] = next, next += 2;
+  MaxFlow flow(next);
+  constexpr int kSource = 0, kSink = 1;
+  for (auto &[op, split] : found) {
+    int node = nodeOf[op], result = node + 1;
+    if (seeds.contains(op))
+      flow.addArc(kSource, node, MaxFlow::kInfinite);
+    for (Value operand : op->getOperands())
+      if (auto it = nodeOf.find(operand.getDefiningOp()); it != nodeOf.end())
+        flow.addArc(node, it->second, MaxFlow::kInfinite);
+    flow.addArc(node, result, getByteSize(op->getResult(0).getType()));
+    bool isReadOutside = split.combines;
+    for (Operation *user : op->getUsers())
+      if (auto it = nodeOf.find(user); it != nodeOf.end())
+        flow.addArc(result, it->second, MaxFlow::kInfinite);
+      else
+        isReadOutside = true;
+    if (isReadOutside)
+      flow.addArc(result, kSink, MaxFlow::kInfinite);
+  }
+  flow.run(kSource, kSink);
+  std::vector<bool> outside = flow.getSinkSide(kSink);
+  llvm::MapVector<Operation *, RowSplit> kept;
+  for (auto &[op, split] : found)
+    if (!outside[nodeOf[op]] ||
+        (split.combines && kept.contains(op->getOperand(0).getDefiningOp())))
+      kept[op] = split;
+  found = std::move(kept);
+}
+
+/// Takes what only the region reads of what goes into it: then its inputs need
+/// not be whole either.
+void RegionFinder::takeInputs() {
+  llvm::MapVector<Operation *, RowSplit> all;
+  DenseMap<Operation *, RowSplit> inputs; // looked up only
+  auto splitOfUser = [&](Operation *user) -> const RowSplit * {
+    if (auto it = found.find(user); it != found.end())
+      return &it->second;
+    auto it = inputs.find(user);
+    return it == inputs.end() ? nullptr : &it->second;
+  };
+  for (Operation &op : llvm::reverse(block.without_terminator())) {
+    if (found.contains(&op) || op.getNumResults() != 1 || op.use_empty() ||
+        taken.contains(&op) || isa<MatmulOp>(op) || isConstant(&op))
+      continue;
+    std::optional<RowPart> part;
+    bool isTaken = true;
+    for (OpOperand &use : op.getResult(0).getUses()) {
+      const RowSplit *user = splitOfUser(use.getOwner());
+      isTaken = isTaken && user &&
+                (!part || *part == user->operands[use.getOperandNumber()]);
+      if (!isTaken)
+        break;
+      part = user->operands[use.getOperandNumber()];
+    }
+    if (!isTaken || part->isWhole())
+      continue;
+    if (auto broadcast = dyn_cast<BroadcastOp>(op);
+        broadcast && shapeOf(broadcast.getX())[part->dim] == 1) {
+      inputs[&op] = {{RowPart()}, *part, false};
+      continue;
+    }
+    auto type = op.getNumOperands() == 0
+                    ? RankedTensorType()
+                    : dyn_cast<RankedTensorType>(op.getOperand(0).getType());
+    // The part of operand 0 that gives this part of the result.
+    for (int dim = 0, rank = type ? type.getRank() : 0; dim < rank; ++dim) {
+      int64_t factor = part->factor;
+      if (auto amax = dyn_cast<AmaxOp>(op))
+        factor /= std::max<int64_t>(amax.getGroup()[dim], 1);
+      std::optional<RowSplit> split =
+          factor < 1 ? std::nullopt : getSplit(&op, 0, {dim, factor});
+      if (split && !split->combines && split->result == *part) {
+        inputs[&op] = *split;
+        break;
+      }
+    }
+  }
+  for (Operation &op : block.without_terminator())
+    if (auto it = found.find(&op); it != found.end())
+      all[&op] = it->second;
+    else if (auto input = inputs.find(&op); input != inputs.end())
+      all[&op] = input->second;
+  found = std::move(all);
+}
+
+std::optional<RowRegion> RegionFinder::build(const Target &target) {
+  RowRegion region;
+  region.rows = rows;
+  region.granularity = target.chip.empty() ? 1 : kBlockRows;
+  region.seeds.assign(seeds.begin(), seeds.end());
+  llvm::sort(region.seeds,
+             [](Operation *a, Operation *b) { return a->isBeforeInBlock(b); });
+  for (auto &[op, split] : found) {
+    if (seeds.contains(op))
+      region.seedBytes += getByteSize(op->getResult(0).getType());
+    bool isReadOutside = split.combines;
+    for (Operation *user : op->getUsers())
+      isReadOutside |= !found.contains(user);
+    if (isReadOutside) {
+      region.results.push_back(op->getResult(0));
+      region.resultBytes += getByteSize(op->getResult(0).getType());
+    }
+    auto consider = [&](Value value, RowPart part) {
+      if (part.isWhole())
+        return true;
+      region.granularity = std::max(region.granularity, part.factor);
+      TensorEncodingAttr encoding = getEncoding(value.getType());
+      if (encoding && encoding.isScaled())
+        region.granularity =
+            std::max(region.granularity, encoding.getGroup()[part.dim]);
+      // What has other bytes than its shape says cannot be cut by its shape.
+      return !encoding || encoding.getBounds().empty();
+    };
+    if (!consider(op->getResult(0), split.result))
+      return std::nullopt;
+    for (auto [operand, part] :
+         llvm::zip_equal(op->getOperands(), split.operands)) {
+      if (!consider(operand, part))
+        return std::nullopt;
+      // A part of a tensor with one scale for all rows has the scale of more
+      // than it.
+      TensorEncodingAttr encoding = getEncoding(operand.getType());
+      if (!part.isWhole() && !found.contains(operand.getDefiningOp()) &&
+          encoding && encoding.isScaled() && encoding.getGroup()[part.dim] == 0)
+        return std::nullopt;
+    }
+  }
+  region.ops = std::move(found);
+  return region;
+}
+
+std::optional<RowRegion> RegionFinder::find(MatmulOp matmul,
+                                            const Target &target) {
+  rows = shapeOf(matmul.getResult())[0];
+  seeds.insert(matmul);
+  while (follow())
+    ;
+  cut();
+  takeInputs();
+  std::optional<RowRegion> region = build(target);
+  return region && region->resultBytes < region->seedBytes ? region
+                                                           : std::nullopt;
+}
+
+std::vector<RowRegion> mlir::fp8::findRowRegions(Block &block,
+                                                 const Target &target) {
+  std::vector<RowRegion> regions;
+  DenseSet<Operation *> taken; // looked up only
+  for (MatmulOp matmul : block.getOps<MatmulOp>()) {
+    if (taken.contains(matmul))
+      continue;
+    std::optional<RowRegion> region =
+        RegionFinder(block, taken).find(matmul, target);
+    if (!region)
+      continue;
+    for (auto &[op, split] : region->ops)
+      taken.insert(op);
+    regions.push_back(std::move(*region));
+  }
+  return regions;
+}
