@@ -139,12 +139,13 @@ std::optional<Locality> Former::localityIn(int id, int group) {
   if (!sameSpace && !grows && !fitsSpace(node.space, target.space))
     return std::nullopt;
   bool anyAtEnd = false, anyInLoop = false;
-  for (int operand : instance.operands) {
+  for (auto [number, operand] : llvm::enumerate(instance.operands)) {
     int root = program.values[operand].root;
     if (program.values[root].instance < 0 ||
         groupOf[program.values[root].instance] != group)
       continue;
-    if (operand != root || locality[root] == Locality::Moved)
+    bool isPiece = isa<UpdateSliceOp>(node.op) && number == 0;
+    if (operand != root || (locality[root] == Locality::Moved && !isPiece))
       return std::nullopt; // A view of a value that is never stored, or a value
                            // stored in another order.
     (locality[root] == Locality::AtEnd ? anyAtEnd : anyInLoop) = true;

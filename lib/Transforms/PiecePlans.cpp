@@ -20,8 +20,8 @@ using namespace mlir;
 using namespace mlir::fp8;
 
 /// What the search may do: plans made times nodes of the graph.
-static constexpr int64_t kMaxWork = 40'000;
-static constexpr int64_t kMinPlans = 4, kMaxPlans = 200;
+static constexpr int64_t kMaxWork = 30'000;
+static constexpr int64_t kMinPlans = 4, kMaxPlans = 80;
 /// What takes this much less than the peak is a measurement: a scale, a
 /// maximum.
 static constexpr int64_t kMeasurement = 1024;
@@ -111,16 +111,15 @@ namespace {
 /// of its kernels runs, as long as nothing is in pieces.
 struct Candidate {
   int matmul = 0; ///< number of its first seed
-  int64_t rows = 0;
   int64_t height = 0;
   llvm::DenseSet<Operation *> ops; // looked up only
 };
 
 } // namespace
 
-/// The regions of `func`, the highest first.
-static std::vector<Candidate>
-findCandidates(func::FuncOp func, const Target &target, Fusion fusion) {
+/// The regions of `func` that can be split.
+static std::vector<Candidate> findCandidates(func::FuncOp func,
+                                             const Target &target) {
   DenseMap<Operation *, int> numberOf; // looked up only
   func.walk([&](MatmulOp matmul) {
     int number = numberOf.size();
@@ -133,11 +132,17 @@ findCandidates(func::FuncOp func, const Target &target, Fusion fusion) {
         continue;
       Candidate &candidate = candidates.emplace_back();
       candidate.matmul = numberOf.lookup(region.seeds[0]);
-      candidate.rows = region.rows;
       for (auto &[op, split] : region.ops)
         candidate.ops.insert(op);
     }
   });
+  return candidates;
+}
+
+/// The same with their heights, the highest first.
+static std::vector<Candidate>
+rankCandidates(func::FuncOp func, const Target &target, Fusion fusion) {
+  std::vector<Candidate> candidates = findCandidates(func, target);
   if (candidates.empty())
     return candidates;
   FailureOr<PlanGraph> graph = PlanGraph::build(func, target);
@@ -161,8 +166,7 @@ PiecePlan PieceSearch::splitAll(const Selection &selection, int64_t pieces) {
   PiecePlan plan;
   plan.selection = selection;
   OwningOpRef<func::FuncOp> func = applySelectionTo(selection);
-  for (const Candidate &candidate :
-       findCandidates(*func, *graph.target, fusion))
+  for (const Candidate &candidate : findCandidates(*func, *graph.target))
     plan.marks.push_back({candidate.matmul, pieces});
   markPieces(*func, plan.marks);
   splitRows(*func, *graph.target, /*pieces=*/0);
@@ -217,6 +221,7 @@ PieceSearch::find(ArrayRef<const PlanOption *> frontier) {
   if (llvm::all_of(plans,
                    [](const PiecePlan &plan) { return plan.marks.empty(); }))
     return {};
+  const PiecePlan start = *best;
   // With more or less of the rest, as long as that makes it smaller.
   std::vector<SmallVector<int>> classes = groupChoices(graph);
   for (bool improved = true; improved && plans.size() < most / 4;) {
@@ -231,11 +236,11 @@ PieceSearch::find(ArrayRef<const PlanOption *> frontier) {
       }
   }
 
-  // Then towards less time: of what takes a kernel of its own to compute again,
-  // the last of a class is kept, which is kept for the shortest time; or the
-  // last of several that belong to one layer, and no measurement from there on,
-  // since kernels that know a maximum store more.
-  SmallVector<PiecePlan> path = {*best};
+  // From the start towards less time: of what takes a kernel of its own to
+  // compute again, the last of a class is kept, which is kept for the shortest
+  // time; or the last of several that belong to one layer, and no measurement
+  // from there on, since kernels that know a maximum store more.
+  SmallVector<PiecePlan> path = {start};
   while (plans.size() < most / 2) {
     const PiecePlan from = path.back();
     std::optional<PiecePlan> next;
@@ -294,7 +299,7 @@ PieceSearch::find(ArrayRef<const PlanOption *> frontier) {
       return;
     OwningOpRef<func::FuncOp> func = applySelectionTo(selection);
     std::vector<Candidate> candidates =
-        findCandidates(*func, *graph.target, fusion);
+        rankCandidates(*func, *graph.target, fusion);
     for (int64_t pieces : kPieces) {
       size_t count = candidates.size();
       while (count > 0 && plans.size() < most) {
@@ -314,8 +319,10 @@ PieceSearch::find(ArrayRef<const PlanOption *> frontier) {
       }
     }
   };
+  refine(best->selection);
   for (const PiecePlan &plan : path)
-    refine(plan.selection);
+    if (plan.selection != best->selection)
+      refine(plan.selection);
   for (const PlanOption *option : frontier)
     refine(option->selection);
   return plans;

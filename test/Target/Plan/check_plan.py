@@ -7,7 +7,7 @@
 # of the target, and every number in a sentence. What would happen without a
 # kept value is tried: fp8-opt plans the step again with overrides.
 #
-# usage: check_plan.py [--tolerance=T] FILE TARGETS-SOURCE TARGET POLICY...
+# usage: check_plan.py [--tolerance=T] FILE TARGETS-SOURCE TARGET POLICY[:OPTION=VALUE]...
 # FILE may be a folder: every .mlir file in it is checked.
 #
 # ===------------------------------------------------------------------------=== #
@@ -28,8 +28,8 @@ OPTIONAL = (int, type(None))
 KEYS = {
     "function": str, "policy": str, "peak_bytes": int, "arena_bytes": int, "saved_bytes": int, "transient_bytes": int,
     "segments": list, "resident_bytes": int, "device_bytes": OPTIONAL, "min_feasible_peak_bytes": OPTIONAL,
-    "lower_bound_bytes": OPTIONAL, "bound_kind": (str, type(None)), "saved": list, "recomputed": list, "frees": list, "in_place": list,
-    "timeline": list, "peak_at": dict, "step_us": (int, float), "recompute_us": (int, float),
+    "lower_bound_bytes": OPTIONAL, "bound_kind": (str, type(None)), "saved": list, "recomputed": list, "pieces": list, "frees": list,
+    "in_place": list, "timeline": list, "peak_at": dict, "step_us": (int, float), "recompute_us": (int, float),
     "gap_pct": (int, float, type(None)), "step_lower_bound_us": (int, float, type(None)),
     "step_bound_kind": (str, type(None)), "lossy": list,
 }
@@ -38,6 +38,7 @@ ENTRY_KEYS = {
     "segments": {"name": str, "lifetime": str, "bytes": int, "arena_bytes": int},
     "saved": {"value": str, "op": str, "loc": str, "bytes": int, "form": str, "why": str},
     "recomputed": {"value": str, "op": str, "times": int, "cost_us": (int, float), "why": str},
+    "pieces": {"value": str, "pieces": int, "rows": int, "why": str},
     "frees": {"value": str, "bytes": int, "after": str, "naive_after": str},
     "in_place": {"value": str, "over": str, "bytes": int, "storage": str},
     "timeline": {"op": str, "live_bytes": int},
@@ -134,8 +135,12 @@ class Line:
                 self.kernels.append(op)
             if op.name == "fp8.kernel":
                 places = op.integers("in_place") or [-1] * len(op.results)
+                begun = begun_elsewhere(op)
                 for value, kind, place in zip(op.results, op.result_types, places):
                     if not kind.startswith("tensor"):
+                        continue
+                    if value in begun:
+                        self.roots[value] = self.root(begun[value])
                         continue
                     self.types[value], self.writer[value] = kind, len(self.kernels) - 1
                     if place >= 0:
@@ -170,6 +175,21 @@ class Line:
     def kernel_name(self, index):
         op = self.kernels[index]
         return self.names[op.results[0]] if op.results else op.regions[0][0].name
+
+
+def updates(op):
+    """The ops of a kernel that make a piece of a result, by the name that the kernel yields."""
+    return {part.results[0]: part for part in op.regions[0] if part.name == "fp8.update_slice"}
+
+
+def begun_elsewhere(op):
+    """The results of a kernel that are pieces of what an operand holds, each with that operand."""
+    pieces = updates(op)
+    found = {}
+    for value, inner in zip(op.results, op.regions[0][-1].operands):
+        if inner in pieces and len(pieces[inner].operands) > 1:
+            found[value] = op.operands[op.arguments[0].index(pieces[inner].operands[1])]
+    return found
 
 
 def align(size):
@@ -251,7 +271,7 @@ def matmul_rate(op, rates):
 # Steps of the f32 sequences in docs/numerics.md, and what else is not one operation an element.
 FLOPS = {"math.rsqrt": 2, "math.exp": 21, "math.log": 23, "math.tanh": 37, "math.erf": 49, "fp8.scale": 3,
          "fp8.broadcast": 0, "fp8.transpose": 0, "fp8.pad": 0, "fp8.all_gather": 0, "fp8.all_gather_start": 0,
-         "fp8.opaque": 0, "fp8.yield": 0, "arith.constant": 0}
+         "fp8.opaque": 0, "fp8.yield": 0, "fp8.update_slice": 0, "arith.constant": 0}
 OF_OPERAND = ("fp8.amax", "fp8.cast", "fp8.dequantize", "fp8.reduce")
 
 
@@ -308,7 +328,8 @@ def bytes_read(value, size, ops):
     """Bytes that a kernel reads of a buffer: all of it, or the largest view where it reads views only."""
     read = 0
     for op in ops:
-        if value in op.operands:
+        # What gets a piece is not read.
+        if value in (op.operands[:1] if op.name == "fp8.update_slice" else op.operands):
             view = op.name in plan_runs.ALIASES
             read = max(read, bytes_read(op.results[0], generic_ir.bytes_of(op.result_types[0]), ops) if view else size)
     return read
@@ -324,7 +345,9 @@ def check_step_time(plan, line, rates):
         if inner[0].name in STATE_OPS:
             total += STATE_OPS[inner[0].name](inner[0], rates)
             continue
-        moved = sum(map(generic_ir.bytes_of, op.result_types))
+        pieces = updates(op)
+        moved = sum(generic_ir.bytes_of(pieces[inner].operand_types[0] if inner in pieces else kind)
+                    for inner, kind in zip(op.regions[0][-1].operands, op.result_types))
         for argument, kind in zip(op.arguments[0], op.operand_types):
             moved += bytes_read(argument, generic_ir.bytes_of(kind), op.regions[0])
         total += seconds_of(inner, moved, rates)
@@ -348,7 +371,9 @@ SENTENCES = {
     "op-list": r"'(\S+)' is in the list of op-list and backward reads its result: ([\d,]+) B",
 }
 RECOMPUTED = (r"recompute costs ([\d.]+) us by itself \(([\d,]+) B moved\) and frees ([\d,]+) B between forward and "
-              r"backward")
+              r"backward(?:; in (\d+) pieces)?")
+PIECES = (r"in (\d+) pieces of (\d+) rows(?: with .*)?: ([\d,]+) B of them at a time instead of ([\d,]+) B, and "
+          r"([\d,]+) B that are read afterwards whole; the same plan without pieces has a peak of ([\d,]+) B")
 
 
 def check_saved(plan, joint, function, rates):
@@ -421,17 +446,37 @@ def check_recomputed(plan, joint, function, line, rates):
                      sum(map(generic_ir.bytes_of, op.result_types)))
         named = [part for part in clones if part.results
                  and line.names[part.results[0]] == entry["value"] + "~recomputed" and part.name == op.name]
-        if "#" not in entry["value"]:
+        # Each piece is an op of its own.
+        if "#" not in entry["value"] and not plan["pieces"]:
             expect_equal(f"times of {entry['value']}", entry["times"], len(named))
 
 
-def check(path, targets_source, target, policy):
-    plan = plan_runs.make_plan(path, target=target, policy=policy)
+def check_pieces(plan, whole):
+    """The numbers of the sentences about pieces."""
+    for entry in plan["pieces"]:
+        found = re.fullmatch(PIECES, entry["why"])
+        expect(found, f"an unknown sentence: {entry['why']}")
+        count = int(found.group(1))
+        expect_equal("pieces in the sentence", count, entry["pieces"])
+        expect_equal("rows in the sentence", int(found.group(2)), entry["rows"])
+        expect_equal("peak without pieces", to_int(found.group(6)), whole["peak_bytes"])
+        expect_close("bytes at a time", to_int(found.group(3)), to_int(found.group(4)) / count,
+                     to_int(found.group(4)) / count / 2)
+        expect(to_int(found.group(5)) < to_int(found.group(4)), "expected to hold less whole than without pieces")
+
+
+def check(path, targets_source, target, spec):
+    """`spec` is a policy, or POLICY:OPTION=VALUE."""
+    policy, _, extra = spec.partition(":")
+    options = {"target": target, "policy": policy}
+    whole = plan_runs.make_plan(path, **options)
+    options |= dict([extra.split("=")]) if extra else {}
+    plan = plan_runs.make_plan(path, **options) if extra else whole
     check_keys(plan)
     expect_equal("policy", plan["policy"], policy)
     expect_equal("target", plan["target"], target)
     rates = plan_runs.read_target(targets_source, target)
-    placed = plan_runs.placed_module(path, target=target, policy=policy)
+    placed = plan_runs.placed_module(path, **options)
     joint = plan_runs.joint_module(path, target)
     placed_functions = {generic_ir.symbol_name(op): op for op in placed.functions()}
     joint_functions = {generic_ir.symbol_name(op): op for op in joint.functions()}
@@ -454,7 +499,10 @@ def check(path, targets_source, target, policy):
             expect_close("gap_pct", entry["gap_pct"], (entry["step_us"] / bound - 1) * 100, 1e-3)
         expect(0 <= entry["recompute_us"] <= entry["step_us"], "expected 0 <= recompute_us <= step_us")
         expect(math.isfinite(entry["step_us"]), "step_us is not a number")
-        check_saved(entry, joint, joint_functions[entry["function"]], rates)
+        without = next(other for other in whole["functions"] if other["function"] == entry["function"])
+        check_pieces(entry, without)
+        # Sentences compare with plans without pieces.
+        check_saved({**without, "target": target}, joint, joint_functions[entry["function"]], rates)
         check_recomputed(entry, joint, joint_functions[entry["function"]], line, rates)
 
 
