@@ -132,6 +132,13 @@ std::optional<Locality> Former::localityIn(int id, int group) {
       target.backward != instance.backward || isa<PadOp>(node.op) ||
       !combine(target.blockShape, node.blockShape))
     return std::nullopt;
+  // A piece is stored where it is made, in whatever order it lies.
+  if (isa<UpdateSliceOp>(node.op)) {
+    int piece = instance.operands[0];
+    return program.values[piece].root == piece && producerGroup(piece) == group
+               ? std::optional(Locality::Moved)
+               : std::nullopt;
+  }
   bool sameSpace =
       ArrayRef<int64_t>(node.space) == ArrayRef<int64_t>(target.space);
   bool grows =
@@ -139,20 +146,16 @@ std::optional<Locality> Former::localityIn(int id, int group) {
   if (!sameSpace && !grows && !fitsSpace(node.space, target.space))
     return std::nullopt;
   bool anyAtEnd = false, anyInLoop = false;
-  for (auto [number, operand] : llvm::enumerate(instance.operands)) {
+  for (int operand : instance.operands) {
     int root = program.values[operand].root;
     if (program.values[root].instance < 0 ||
         groupOf[program.values[root].instance] != group)
       continue;
-    bool isPiece = isa<UpdateSliceOp>(node.op) && number == 0;
-    if (operand != root || (locality[root] == Locality::Moved && !isPiece))
+    if (operand != root || locality[root] == Locality::Moved)
       return std::nullopt; // A view of a value that is never stored, or a value
                            // stored in another order.
     (locality[root] == Locality::AtEnd ? anyAtEnd : anyInLoop) = true;
   }
-  // A piece is stored as it is there.
-  if (isa<UpdateSliceOp>(node.op))
-    return Locality::Moved;
   if (anyAtEnd)
     // After the loop: only ops on the reduced shape, reading nothing of the
     // loop.
@@ -175,11 +178,12 @@ void Former::join(int id, int group, Locality where) {
   target.members.push_back(id);
   target.last = std::max(target.last, id);
   coverStretch(target);
-  if (!fitsSpace(node.space, target.space))
-    target.space = node.space;
-  target.blockShape = *combine(target.blockShape, node.blockShape);
-  target.reduces |=
-      node.locality != Locality::Elementwise && !isa<UpdateSliceOp>(node.op);
+  if (!isa<UpdateSliceOp>(node.op)) {
+    if (!fitsSpace(node.space, target.space))
+      target.space = node.space;
+    target.blockShape = *combine(target.blockShape, node.blockShape);
+    target.reduces |= node.locality != Locality::Elementwise;
+  }
   for (int result : program.instances[id].results)
     locality[result] = where;
 }
