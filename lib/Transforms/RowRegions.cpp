@@ -144,6 +144,7 @@ private:
   bool follow();
   void cut();
   void takeInputs();
+  std::optional<RowSplit> getInputSplit(Operation *op) const;
   std::optional<RowRegion> build(const Target &target);
 
   Block &block;
@@ -197,7 +198,23 @@ bool RegionFinder::follow() {
   found.clear();
   behind.clear();
   bool added = false;
-  for (Operation &op : block.without_terminator()) {
+  // Behind the last reader of what is found there is nothing more to find.
+  Operation *first = seeds[0], *last = seeds[0];
+  for (Operation *seed : seeds)
+    if (seed->isBeforeInBlock(first))
+      first = seed;
+    else if (last->isBeforeInBlock(seed))
+      last = seed;
+  auto add = [&](Operation *op, const RowSplit &split) {
+    found[op] = split;
+    for (Operation *user : op->getUsers())
+      if (user != block.getTerminator() && last->isBeforeInBlock(user))
+        last = user;
+  };
+  for (Operation &op : llvm::make_range(first->getIterator(),
+                                        block.getTerminator()->getIterator())) {
+    if (last->isBeforeInBlock(&op))
+      break;
     if (seeds.contains(&op)) {
       std::optional<RowSplit> split = getSplit(&op, 0, {0, 1});
       bool isBehind = llvm::any_of(op.getOperands(), [&](Value operand) {
@@ -205,7 +222,7 @@ bool RegionFinder::follow() {
         return found.contains(producer) || behind.contains(producer);
       });
       if (!isBehind) {
-        found[&op] = *split;
+        add(&op, *split);
         continue;
       }
       // It needs what another seed gives: a region of its own.
@@ -234,7 +251,7 @@ bool RegionFinder::follow() {
         added |= addSeeds(
             operand, cast<RankedTensorType>(seeds[0]->getResult(0).getType())
                          .getNumElements());
-    found[&op] = *split;
+    add(&op, *split);
   }
   return added;
 }
@@ -280,57 +297,66 @@ void RegionFinder::cut() {
 /// Takes what only the region reads of what goes into it: then its inputs need
 /// not be whole either.
 void RegionFinder::takeInputs() {
-  llvm::MapVector<Operation *, RowSplit> all;
-  DenseMap<Operation *, RowSplit> inputs; // looked up only
-  auto splitOfUser = [&](Operation *user) -> const RowSplit * {
-    if (auto it = found.find(user); it != found.end())
-      return &it->second;
-    auto it = inputs.find(user);
-    return it == inputs.end() ? nullptr : &it->second;
+  SmallVector<Operation *> ops, work;
+  auto addOperands = [&](Operation *op) {
+    ops.push_back(op);
+    for (Value operand : op->getOperands())
+      if (Operation *producer = operand.getDefiningOp(); isHere(producer))
+        work.push_back(producer);
   };
-  for (Operation &op : llvm::reverse(block.without_terminator())) {
-    if (found.contains(&op) || op.getNumResults() != 1 || op.use_empty() ||
-        taken.contains(&op) || isa<MatmulOp>(op) || isConstant(&op))
+  for (auto &[op, split] : found)
+    addOperands(op);
+  while (!work.empty()) {
+    // Looked at again for each of its readers that is taken.
+    Operation *op = work.pop_back_val();
+    if (found.contains(op) || op->getNumResults() != 1 || taken.contains(op) ||
+        isa<MatmulOp>(op) || isConstant(op))
       continue;
-    std::optional<RowPart> part;
-    bool isTaken = true;
-    for (OpOperand &use : op.getResult(0).getUses()) {
-      const RowSplit *user = splitOfUser(use.getOwner());
-      isTaken = isTaken && user &&
-                (!part || *part == user->operands[use.getOperandNumber()]);
-      if (!isTaken)
-        break;
-      part = user->operands[use.getOperandNumber()];
-    }
-    if (!isTaken || part->isWhole())
-      continue;
-    if (auto broadcast = dyn_cast<BroadcastOp>(op);
-        broadcast && shapeOf(broadcast.getX())[part->dim] == 1) {
-      inputs[&op] = {{RowPart()}, *part, false};
-      continue;
-    }
-    auto type = op.getNumOperands() == 0
-                    ? RankedTensorType()
-                    : dyn_cast<RankedTensorType>(op.getOperand(0).getType());
-    // The part of operand 0 that gives this part of the result.
-    for (int dim = 0, rank = type ? type.getRank() : 0; dim < rank; ++dim) {
-      int64_t factor = part->factor;
-      if (auto amax = dyn_cast<AmaxOp>(op))
-        factor /= std::max<int64_t>(amax.getGroup()[dim], 1);
-      std::optional<RowSplit> split =
-          factor < 1 ? std::nullopt : getSplit(&op, 0, {dim, factor});
-      if (split && !split->combines && split->result == *part) {
-        inputs[&op] = *split;
-        break;
-      }
+    if (std::optional<RowSplit> split = getInputSplit(op)) {
+      found[op] = *split;
+      addOperands(op);
     }
   }
-  for (Operation &op : block.without_terminator())
-    if (auto it = found.find(&op); it != found.end())
-      all[&op] = it->second;
-    else if (auto input = inputs.find(&op); input != inputs.end())
-      all[&op] = input->second;
+  llvm::sort(ops,
+             [](Operation *a, Operation *b) { return a->isBeforeInBlock(b); });
+  llvm::MapVector<Operation *, RowSplit> all;
+  for (Operation *op : ops)
+    all[op] = found[op];
   found = std::move(all);
+}
+
+/// How `op` works on the part of its result that the region reads; nothing
+/// where something else reads it too.
+std::optional<RowSplit> RegionFinder::getInputSplit(Operation *op) const {
+  std::optional<RowPart> part;
+  for (OpOperand &use : op->getResult(0).getUses()) {
+    auto user = found.find(use.getOwner());
+    if (user == found.end())
+      return std::nullopt;
+    RowPart read = user->second.operands[use.getOperandNumber()];
+    if (read.isWhole() || (part && *part != read))
+      return std::nullopt;
+    part = read;
+  }
+  if (!part)
+    return std::nullopt;
+  if (auto broadcast = dyn_cast<BroadcastOp>(op);
+      broadcast && shapeOf(broadcast.getX())[part->dim] == 1)
+    return RowSplit{{RowPart()}, *part, false};
+  auto type = op->getNumOperands() == 0
+                  ? RankedTensorType()
+                  : dyn_cast<RankedTensorType>(op->getOperand(0).getType());
+  // The part of operand 0 that gives this part of the result.
+  for (int dim = 0, rank = type ? type.getRank() : 0; dim < rank; ++dim) {
+    int64_t factor = part->factor;
+    if (auto amax = dyn_cast<AmaxOp>(op))
+      factor /= std::max<int64_t>(amax.getGroup()[dim], 1);
+    std::optional<RowSplit> split =
+        factor < 1 ? std::nullopt : getSplit(op, 0, {dim, factor});
+    if (split && !split->combines && split->result == *part)
+      return split;
+  }
+  return std::nullopt;
 }
 
 std::optional<RowRegion> RegionFinder::build(const Target &target) {
