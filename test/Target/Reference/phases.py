@@ -1,7 +1,7 @@
 # RUN: %python %s %fp8_src_root
 # REQUIRES: numpy, ml_dtypes
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Joint, planned and placed IR give the same bits under every policy, state included."""
+"""Joint, planned and placed IR give the same bits under every policy, whole and in pieces of rows, state included."""
 
 import os
 import subprocess
@@ -23,9 +23,14 @@ def main():
         run = dict(seed=9, steps=2, microbatches=2)
         joint = reference.outputs(text, **run)
         for policy in ("save-all", "recompute-all", "op-list", "min-cut", "auto"):
-            passes = reference.PASSES + [f"-fp8-select-saved=policy={policy}", *PLANNED]
+            selected = reference.PASSES + [f"-fp8-select-saved=policy={policy}"]
+            passes = selected + PLANNED
+            in_pieces = selected + ["-fp8-split-rows=pieces=3"]
             for phase, outputs in (("planned", reference.outputs(text, passes, **run)),
-                                   ("placed", reference.outputs(text, passes + ["-fp8-place"], **run))):
+                                   ("placed", reference.outputs(text, passes + ["-fp8-place"], **run)),
+                                   ("in pieces", reference.outputs(text, in_pieces, **run)),
+                                   ("in pieces, placed",
+                                    reference.outputs(text, in_pieces + [*PLANNED, "-fp8-place"], **run))):
                 different = [name for name in joint if outputs[name].tobytes() != joint[name].tobytes()]
                 failed = different or list(outputs) != list(joint)
                 bad |= bool(failed)
