@@ -109,7 +109,14 @@ static std::optional<RowSplit> getSplit(Operation *op, unsigned number,
   }
   if (!isa<ScaleOp>(op) && !OpTrait::hasElementwiseMappableTraits(op))
     return std::nullopt;
-  split.operands.assign(op->getNumOperands(), part);
+  // The condition of a select may be one for all.
+  for (auto [index, operand] : llvm::enumerate(op->getOperands())) {
+    auto shaped = dyn_cast<RankedTensorType>(operand.getType());
+    if (shaped && shaped.getShape() == type.getShape())
+      split.operands[index] = part;
+    else if (isa<ShapedType>(operand.getType()))
+      return std::nullopt;
+  }
   return split;
 }
 
@@ -207,8 +214,9 @@ bool RegionFinder::follow() {
       last = seed;
   auto add = [&](Operation *op, const RowSplit &split) {
     found[op] = split;
-    for (Operation *user : op->getUsers())
-      if (user != block.getTerminator() && last->isBeforeInBlock(user))
+    for (Operation *reader : op->getUsers())
+      if (Operation *user = block.findAncestorOpInBlock(*reader);
+          user && user != block.getTerminator() && last->isBeforeInBlock(user))
         last = user;
   };
   for (Operation &op : llvm::make_range(first->getIterator(),

@@ -112,3 +112,17 @@ func.func @opaque(%x: tensor<64x32xbf16>, %w: tensor<32x96xbf16>) -> tensor<64x9
   %o = fp8.opaque "attention"(%y) : (tensor<64x96xbf16>) -> tensor<64x96xbf16>
   return %o : tensor<64x96xbf16>
 }
+
+// -----
+
+// A condition that is no tensor is one for all rows.
+//
+// CHECK-LABEL: func.func @select
+// CHECK:         arith.select %arg3, %{{.*}}, %{{.*}} : tensor<32x96xbf16>
+// CHECK:         fp8.update_slice %{{.*}} [32, 0] into
+func.func @select(%x: tensor<64x32xbf16>, %w: tensor<32x96xbf16>, %v: tensor<32x96xbf16>, %c: i1) -> tensor<64x96xbf16> {
+  %y = fp8.matmul %x, %w : tensor<64x32xbf16>, tensor<32x96xbf16> -> tensor<64x96xbf16>
+  %z = fp8.matmul %x, %v : tensor<64x32xbf16>, tensor<32x96xbf16> -> tensor<64x96xbf16>
+  %s = arith.select %c, %y, %z : tensor<64x96xbf16>
+  return %s : tensor<64x96xbf16>
+}

@@ -4,8 +4,7 @@
 // RUN: fp8-opt %s --fp8-form-kernels --fp8-insert-frees --fp8-place | fp8-opt - --compile --emit=plan | FileCheck %s
 // CHECK: "arena_bytes": 1280,
 // CHECK-NEXT: "bound_kind": null,
-// CHECK-NEXT: "device_bytes": null,
-// CHECK-NEXT: "device_bytes_reason": "the target has no measured overhead of context and libraries",
+// CHECK-NEXT: "device_bytes": 1680,
 // CHECK-NEXT: "frees": [
 // CHECK-NEXT: {
 // CHECK-NEXT: "after": "fp8.opaque#1.0",
@@ -22,6 +21,7 @@
 // CHECK-NEXT: "min_feasible_peak_bytes": null,
 // CHECK-NEXT: "min_feasible_peak_reason": "fp8-select-saved has not run on this function",
 // CHECK: "peak_bytes": 804,
+// CHECK-NEXT: "pieces": [],
 // CHECK-NEXT: "policy": "",
 func.func @line(%x: tensor<100xf32>) -> (tensor<1xf32>, tensor<100xf32>) {
   %a:2 = fp8.opaque "two"(%x) : (tensor<100xf32>) -> (tensor<1xf32>, tensor<100xf32>)
