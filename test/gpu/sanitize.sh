@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# ===- sanitize.sh - Artifacts under compute-sanitizer ---*- Bash -*-=== #
+#
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# usage: sanitize.sh BIN_DIR ARTIFACTS [OUT_DIR]
+#
+# Runs NAME@auto.fp8 and loops_*.fp8 of ARTIFACTS (artifacts.sh) for one step under memcheck, racecheck and initcheck. One
+# line a run: its exit code, the tool's summary, and in which kernels it reported anything; those of cuBLASLt are named
+# nvjet or cutlass, ours k0, k1 and so on. Calls of the driver that fail are not errors here: the runtime asks the driver for
+# kernel parameters until there are no more. Exit code 1 where a kernel of ours was reported.
+#
+# ===----------------------------------------------------------------=== #
+set -uo pipefail
+
+if [[ $# -lt 2 ]]; then
+  sed -n 's/^# usage: /usage: /p' "$0"
+  exit 1
+fi
+bin=$1
+artifacts=$2
+out=${3:-$(mktemp -d)}
+mkdir -p "$out"
+failed=0
+for tool in memcheck racecheck initcheck; do
+  options=(--tool "$tool")
+  [[ $tool == memcheck ]] && options+=(--report-api-errors no)
+  for artifact in "$artifacts"/*@auto.fp8 "$artifacts"/loops_*.fp8; do
+    [[ -f $artifact ]] || continue
+    name=$(basename "$artifact" .fp8)
+    log="$out/$tool.$name.log"
+    timeout 120 compute-sanitizer "${options[@]}" "$bin/fp8-run" "$artifact" --backend=cuda --steps=1 --warmup=0 >"$log" 2>&1
+    code=$?
+    summary=$(grep -hE 'ERROR SUMMARY|RACECHECK SUMMARY' "$log" | sed 's/=* *//' | tail -n 1)
+    # "... in kernel" or "at NAME(...)+0x..": the names of what was reported.
+    kernels=$(grep -ohE '\b(k[0-9]+|nvjet[A-Za-z0-9_]*|cutlass[A-Za-z0-9_]*)(\(|\+0x| )' "$log" | tr -d '(+ ' | sed 's/0x$//' |
+      sort | uniq -c | sort -rn | awk '{printf "%s%s x%s", NR > 1 ? ", " : "", substr($2, 1, 24), $1}' | cut -c1-100)
+    printf '%-10s %-28s rc %-3d %-60s %s\n' "$tool" "$name" "$code" "${summary:-no summary}" "$kernels"
+    [[ $kernels =~ (^|, )k[0-9] ]] && failed=1
+  done
+done
+echo "logs: $out"
+exit "$failed"
