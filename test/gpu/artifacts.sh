@@ -30,6 +30,8 @@ for name in llama3_ffn_small ffn_tensorwise ffn_block128 ffn_delayed; do
     "$bin/fp8-opt" "$examples/$name.mlir" "--compile=target=h200,policy=$policy" --emit=artifact \
       -o "$out/$name@$policy.fp8"
   done
+  "$bin/fp8-opt" "$examples/$name.mlir" "--compile=target=h200,policy=recompute-all,pieces=2" --emit=artifact \
+    -o "$out/$name@pieces.fp8"
 done
 # Gradients added over microbatches.
 name=microbatches
