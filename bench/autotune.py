@@ -30,7 +30,7 @@ CANDIDATES = (
     + [f"tile:4:{blocks}" for blocks in (1, 2)]
 )
 # A geometry has to be so much faster than the rule's to be written down.
-LEAST_GAIN = 0.02
+LEAST_GAIN = 0.05
 
 
 def manifest_of(artifact):
@@ -48,7 +48,7 @@ def compile_all(options):
     options.folder.mkdir(parents=True, exist_ok=True)
     for program in options.programs:
         seen = set()
-        for candidate in CANDIDATES:
+        for candidate in options.candidates.split(",") if options.candidates else CANDIDATES:
             name = f"{program.stem}@{candidate.replace(':', '-')}"
             artifact = options.folder / f"{name}.fp8"
             command = [options.fp8_opt, program, "--emit=artifact", "-o", artifact]
@@ -112,8 +112,7 @@ def write(options):
         print(f"{program}: {work}): rule {base * 1e3:.1f} us, best {ms * 1e3:.1f} us with {entry}")
         if faster and (work not in lines or base - ms > lines[work][0]):
             lines[work] = (base - ms, entry)
-    head = TUNED.read_text().split("===-//\n")
-    kept = "===-//\n".join(head[:2]) + "===-//\n"
+    kept = "".join(line for line in TUNED.read_text().splitlines(keepends=True) if line.startswith("//"))
     TUNED.write_text(kept + "".join(f"\n{entry}" for _, (_, entry) in sorted(lines.items())) + ("\n" if lines else ""))
     print(f"{len(lines)} entries in {TUNED}")
 
@@ -126,8 +125,10 @@ def main():
     parser.add_argument("--fp8-opt", type=pathlib.Path, default=ROOT / "build/bin/fp8-opt")
     parser.add_argument("--fp8-run", type=pathlib.Path, default=ROOT / "build/bin/fp8-run")
     parser.add_argument("--compile-options", default="policy=auto", help="more options of --compile")
+    parser.add_argument("--candidates", help="instead of all, separated by commas; `rules` has to be one")
     parser.add_argument("--steps", type=int, default=7)
     options = parser.parse_args()
+    options.fp8_opt, options.fp8_run = options.fp8_opt.resolve(), options.fp8_run.resolve()
     {"compile": compile_all, "time": time_all, "write": write}[options.step](options)
 
 

@@ -5,8 +5,8 @@
 # usage: loop_programs.py OUT_DIR
 #
 # Writes loops_ROWSxCOLUMNS.mlir: one function with every kind of cast, both ways, of an input and of silu(g) * u, a norm
-# and a sum down the columns, at sizes that fill tiles and sizes that do not. Without matmuls a GPU must give the bits of
-# the reference.
+# and a sum down the columns, at sizes that fill tiles and sizes that do not, one with rows enough to be copied ahead.
+# Without matmuls a GPU must give the bits of the reference.
 #
 # ===-------------------------------------------------=== #
 """Writes the programs that artifacts.sh compiles beside the examples."""
@@ -14,7 +14,7 @@
 import pathlib
 import sys
 
-SIZES = [(8, 64), (24, 136), (130, 200), (256, 1024), (130, 4096)]
+SIZES = [(8, 64), (24, 136), (130, 200), (256, 1024), (130, 4096), (1060, 776)]
 
 
 class Program:

@@ -61,7 +61,7 @@ std::optional<RowGeometry> Geometries::find(const RowWork &work) const {
       continue;
     double ratio = double(std::max(known.cols, work.cols)) /
                    double(std::min(known.cols, work.cols));
-    if (ratio < least || (ratio == least && !best)) {
+    if (best ? ratio < least : ratio <= least) {
       least = ratio;
       best = geometry;
     }
