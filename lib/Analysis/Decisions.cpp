@@ -12,6 +12,7 @@
 #include "llvm/ADT/SetVector.h"
 #include "llvm/Support/JSON.h"
 #include <map>
+#include <set>
 
 using namespace mlir;
 using namespace mlir::fp8;
@@ -165,9 +166,9 @@ static void reportDecision(func::FuncOp func, Value value, StringRef decision,
 namespace {
 
 /// What it would cost to compute kept values again: each by itself as long as
-/// there are few, else equal values of equal layers together, else without
-/// another plan to compare with, since each takes as long as it does to plan
-/// once.
+/// there are few, else equal values of equal layers together, else, and where
+/// values are dropped within a region, without another plan to compare with,
+/// since each takes as long as it does to plan once.
 class Comparison {
 public:
   Comparison(const PlanGraph &graph, const Program &program,
@@ -175,7 +176,8 @@ public:
              PlanSearch &search)
       : graph(graph), keptOnly(keptOnly), plan(plan), search(search) {
     for (int value : program.residuals)
-      if (int root = graph.values[value].root; isChoice(graph, root)) {
+      if (int root = graph.values[program.values[value].value].root;
+          isChoice(graph, root)) {
         ++numChoices;
         equals[search.getClass(root)].insert(root);
       }
@@ -186,10 +188,11 @@ public:
     // The storage of a gather in halves is its start's.
     int root = graph.values[value].root;
     int limit = search.getMaxEvaluations() / 16;
-    if (numChoices <= limit)
+    bool drops = !keptOnly.drops.empty(); // which no override on an op can say
+    if (numChoices <= limit && !drops)
       return describeWithout(root, "it");
     ArrayRef<int> members = equals[search.getClass(root)].getArrayRef();
-    if (static_cast<int>(equals.size()) > limit)
+    if (static_cast<int>(equals.size()) > limit || drops)
       return llvm::formatv(
           "computing it again takes {0} by itself",
           formatMicroseconds(graph.nodes[graph.values[root].node].seconds));
@@ -205,7 +208,7 @@ private:
     Selection other = keptOnly;
     for (int root : roots)
       other[root] = false;
-    const PlanOption &without = search.evaluate(std::move(other));
+    const PlanOption &without = search.evaluateExactly(std::move(other));
     double seconds = without.seconds - plan.seconds;
     int64_t bytes = plan.peak - without.peak;
     return llvm::formatv(
@@ -225,6 +228,58 @@ private:
   std::map<int, llvm::SetVector<int>> equals;
 };
 
+/// For which nodes each node runs again, and whether what it makes is kept too.
+class Recomputations {
+public:
+  Recomputations(const PlanGraph &graph, const Program &program,
+                 const ValueNames &names)
+      : graph(graph), names(names), turns(graph.nodes.size()),
+        isKept(graph.values.size(), false) {
+    for (const Instance &instance : program.instances)
+      if (instance.clone && !instance.dead)
+        turns[instance.node].insert(instance.turn);
+    for (int value : program.residuals)
+      isKept[graph.values[program.values[value].value].root] = true;
+  }
+
+  /// Where recomputation frees what `node` makes.
+  std::string describePlaces(int node) const {
+    bool wasKept = llvm::any_of(graph.nodes[node].results, [&](int result) {
+      return isKept[graph.values[result].root];
+    });
+    std::string text;
+    for (int turn : turns[node]) {
+      bool isFirst = turn >= graph.firstBackward && !wasKept;
+      if (!text.empty())
+        text += ", ";
+      text += isFirst ? "between forward and backward"
+                      : "before '" + getName(turn) + "'";
+      wasKept |= isFirst;
+    }
+    return text;
+  }
+
+  /// What a sentence about a kept value of `node` ends with.
+  std::string describeEnd(int node) const {
+    for (int turn : turns[node])
+      if (turn >= graph.firstBackward)
+        return "; from '" + getName(turn) + "' on it is computed again";
+    return "";
+  }
+
+private:
+  std::string getName(int node) const {
+    Operation *op = graph.nodes[node].op;
+    return op->getNumResults() ? names.getName(op->getResult(0))
+                               : op->getName().getStringRef().str();
+  }
+
+  const PlanGraph &graph;
+  const ValueNames &names;
+  std::vector<std::set<int>> turns; ///< by node, in order
+  std::vector<bool> isKept;         ///< of roots
+};
+
 } // namespace
 
 void mlir::fp8::explain(const PlanGraph &graph, Policy policy,
@@ -232,15 +287,18 @@ void mlir::fp8::explain(const PlanGraph &graph, Policy policy,
                         PlanSearch &search, Decisions &decisions) {
   ValueNames names(graph.func);
   Program program = materialize(graph, chosen);
-  const PlanOption &plan = search.evaluate(chosen);
+  const PlanOption &plan = search.evaluateExactly(chosen);
   // What is kept, and no more: `chosen` may also name values that are read only
   // where another is not kept, and a sentence compares with the plan that keeps
   // the rest of the list.
   Selection keptOnly(graph.values.size(), false);
+  keptOnly.drops = chosen.drops;
   for (int value : program.residuals)
-    keptOnly[graph.values[value].root] = true;
+    keptOnly[graph.values[program.values[value].value].root] = true;
   Comparison comparison(graph, program, keptOnly, plan, search);
-  for (int value : program.residuals) {
+  Recomputations again(graph, program, names);
+  for (int residual : program.residuals) {
+    int value = program.values[residual].value;
     const PlanValue &entry = graph.values[value];
     const PlanNode &node = graph.nodes[entry.node];
     SavedDecision saved;
@@ -272,9 +330,10 @@ void mlir::fp8::explain(const PlanGraph &graph, Policy policy,
           saved.op, formatBytes(entry.bytes));
     } else {
       saved.why = llvm::formatv(
-          "{0} kept; {1}{2}", formatBytes(entry.bytes),
+          "{0} kept; {1}{2}{3}", formatBytes(entry.bytes),
           comparison.describe(value),
-          policy == Policy::MinCut ? "; it is on the minimum cut" : "");
+          policy == Policy::MinCut ? "; it is on the minimum cut" : "",
+          again.describeEnd(graph.values[entry.root].node));
     }
     reportDecision(graph.func, entry.value, "kept", saved.value, saved.why,
                    entry.bytes);
@@ -305,11 +364,11 @@ void mlir::fp8::explain(const PlanGraph &graph, Policy policy,
       bytes += graph.values[result].bytes;
     entry.why =
         llvm::formatv("recompute costs {0} by itself ({1} moved) and frees {2} "
-                      "between forward and backward",
+                      "{3}",
                       formatMicroseconds(node.seconds),
                       formatBytes(node.cost.bytesRead + node.cost.bytesWritten +
                                   node.cost.bytesSent),
-                      formatBytes(bytes));
+                      formatBytes(bytes), again.describePlaces(id));
     reportDecision(graph.func, value.value, "recomputed", entry.value,
                    entry.why, bytes);
     decisions.recomputed.push_back(std::move(entry));

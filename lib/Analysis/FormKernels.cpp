@@ -38,6 +38,16 @@ bool Former::fitsSpace(ArrayRef<int64_t> part, ArrayRef<int64_t> space) const {
   return true;
 }
 
+bool Former::readsAsItLies(int operand) const {
+  while (operand != program.values[operand].root) {
+    const Instance &view = program.instances[program.values[operand].instance];
+    if (!isa<RematBarrierOp>(program.node(view).op))
+      return false;
+    operand = view.operands.front();
+  }
+  return true;
+}
+
 int Former::findBorder(int id) {
   int border = id;
   while (nextBorder[border] != border)
@@ -151,7 +161,7 @@ std::optional<Locality> Former::localityIn(int id, int group) {
     if (program.values[root].instance < 0 ||
         groupOf[program.values[root].instance] != group)
       continue;
-    if (operand != root || locality[root] == Locality::Moved)
+    if (!readsAsItLies(operand) || locality[root] == Locality::Moved)
       return std::nullopt; // A view of a value that is never stored, or a value
                            // stored in another order.
     (locality[root] == Locality::AtEnd ? anyAtEnd : anyInLoop) = true;
@@ -190,9 +200,9 @@ void Former::join(int id, int group, Locality where) {
 
 bool Former::readsStored(int reader, int producer) const {
   auto isStored = [&](int operand) {
-    return operand != program.values[operand].root ||
-           locality[operand] == Locality::AtEnd ||
-           locality[operand] == Locality::Moved;
+    Locality where = locality[program.values[operand].root];
+    return !readsAsItLies(operand) || where == Locality::AtEnd ||
+           where == Locality::Moved;
   };
   // From the side with fewer members: one of the two is often a long chain.
   if (groups[reader].members.size() <= groups[producer].members.size())
@@ -473,7 +483,7 @@ KernelGraph Former::build() {
           cost.bytesWritten += program.graphValue(instance.operands[0]).bytes;
         if (program.values[value].root != value)
           continue; // Handed through: the storage of an operand.
-        bool isKept = !instance.backward && kept[program.values[value].value];
+        bool isKept = !instance.backward && kept[value];
         // A kernel that is formed already keeps its results, read or not; so
         // does an op of another kind than a loop, but for a matmul that writes
         // its result as a piece of another.

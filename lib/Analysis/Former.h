@@ -50,8 +50,7 @@ public:
         locality(program.values.size(), Locality::Elementwise),
         stamp(program.instances.size(), 0),
         nextBorder(program.instances.size() + 1),
-        readers(program.instances.size()),
-        kept(program.graph->values.size(), false) {
+        readers(program.instances.size()), kept(program.values.size(), false) {
     for (int value : program.residuals)
       kept[value] = true;
     std::iota(nextBorder.begin(), nextBorder.end(), 0);
@@ -148,8 +147,11 @@ private:
            llvm::is_contained(groups[group].repeated, id);
   }
 
-  // ShareReads.cpp
+  /// True where `operand` is all of its storage in the order of its elements:
+  /// no view of it but one that only keeps clones apart.
   bool readsAsItLies(int operand) const;
+
+  // ShareReads.cpp
   void shareReads();
   bool isStored(int value) const;
   void mergeMeasurements();
@@ -175,7 +177,7 @@ private:
   /// Per instance, who reads what of it, or by a name that it gives: instances
   /// with the operand they read, which may be a view.
   std::vector<SmallVector<std::pair<int, int>, 4>> readers;
-  /// Graph values that backward reads from forward.
+  /// Values that backward reads from forward.
   std::vector<bool> kept;
 };
 

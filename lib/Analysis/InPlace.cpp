@@ -244,6 +244,7 @@ void mlir::fp8::handOver(const KernelGraph &graph, ArrayRef<int> order,
       return (program.values[root].instance >= 0 || value.donated) &&
              lastUse[root] == position && !value.escapes &&
              ranges[root].successor < 0 &&
+             value.bytes == program.graphValue(output).bytes &&
              areLaidOutAlike(program.graphValue(output).value.getType(),
                              value.value.getType()) &&
              ++pairs <= kMaxPairs && canWriteOver(graph, id, output, root);

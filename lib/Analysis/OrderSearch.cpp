@@ -2,19 +2,19 @@
 //
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// A stretch of an order is made again, exactly: a bottleneck shortest path over
-// the sets of its kernels that have run, the lowest peak first. A kernel that
-// needs no more than the peak so far, and leaves no more behind than it frees,
-// runs at once: running others first helps none of them. The number of sets is
-// limited, so the result does not depend on a clock; where the limit is reached
-// the order stays as it was.
+// A stretch of an order is made again with a peak below a bar, over and over
+// with a lower bar, until no order of it is below: a search over the sets of
+// its kernels that have run, depth first, each set once. A kernel that stays
+// below the bar, and leaves no more behind than it frees, runs at once: running
+// others first helps none of them. The number of sets is limited, so the result
+// does not depend on a clock; where the limit is reached the order stays as it
+// was.
 //
 //===----------------------------------------------------------------------===//
 
 #include "OrderSearch.h"
 
 #include "llvm/ADT/DenseSet.h"
-#include <queue>
 
 using namespace mlir;
 using namespace mlir::fp8;
@@ -26,8 +26,8 @@ public:
   StretchOrderer(const KernelGraph &graph, ArrayRef<int> order, int begin,
                  int end);
 
-  /// The order of the stretch with the lowest peak below `bar`; empty where
-  /// there is none, or `work` sets were not enough.
+  /// An order of the stretch with a peak below `bar`; empty where there is
+  /// none, or `work` sets were not enough.
   std::vector<int> run(int64_t bar, int64_t &work);
 
 private:
@@ -40,11 +40,10 @@ private:
   };
   Effect getEffect(Set done, int kernel) const;
 
-  /// A path: the set that has run, its peak, what is live, and how it came to
-  /// be.
+  /// A path: the set that has run, what is live, and how it came to be.
   struct Path {
     Set done = 0;
-    int64_t peak = 0, live = 0;
+    int64_t live = 0;
     int parent = -1, kernel = -1;
   };
 
@@ -134,15 +133,12 @@ StretchOrderer::Effect StretchOrderer::getEffect(Set done, int kernel) const {
 std::vector<int> StretchOrderer::run(int64_t bar, int64_t &work) {
   int count = kernels.size();
   Set all = only(count) - 1;
-  std::vector<Path> paths = {{0, 0, liveBefore, -1, -1}};
-  // The lowest peak first, then the path with the most kernels, then the last.
-  using Entry = std::tuple<int64_t, int, int>;
-  std::priority_queue<Entry, std::vector<Entry>, std::greater<>> queue;
-  queue.push({0, 0, 0});
+  std::vector<Path> paths = {{0, liveBefore, -1, -1}};
+  SmallVector<int> stack = {0}; // paths that are to go on
+  // No set is one of the two keys with all bits that it reserves.
   DenseSet<Set> seen; // looked up only
-  while (!queue.empty()) {
-    int id = -std::get<2>(queue.top());
-    queue.pop();
+  while (!stack.empty()) {
+    int id = stack.pop_back_val();
     Path path = paths[id];
     if (path.done == all) {
       std::vector<int> order;
@@ -151,31 +147,31 @@ std::vector<int> StretchOrderer::run(int64_t bar, int64_t &work) {
       std::reverse(order.begin(), order.end());
       return order;
     }
-    // No key of the set is one of the two with all bits that it reserves.
-    if (!seen.insert(path.done).second)
-      continue;
     if (--work < 0)
       return {};
-    size_t first = paths.size();
+    SmallVector<Path, 16> nexts;
     for (int kernel = 0; kernel < count; ++kernel) {
       if ((path.done & only(kernel)) || (preds[kernel] & ~path.done))
         continue;
       Effect effect = getEffect(path.done, kernel);
-      int64_t peak = std::max(path.peak, path.live + effect.need);
-      if (peak >= bar)
+      if (path.live + effect.need >= bar)
         continue;
-      Path next = {path.done | only(kernel), peak, path.live + effect.growth,
-                   id, kernel};
-      if (peak == path.peak && effect.growth <= 0) {
-        paths.resize(first);
-        paths.push_back(next);
+      Path next = {path.done | only(kernel), path.live + effect.growth, id,
+                   kernel};
+      if (effect.growth <= 0) {
+        nexts.assign(1, next);
         break;
       }
-      paths.push_back(next);
+      nexts.push_back(next);
     }
-    for (size_t index = first; index < paths.size(); ++index)
-      queue.push({paths[index].peak, -llvm::popcount(paths[index].done),
-                  -static_cast<int>(index)});
+    // The one that leaves the least behind goes on first.
+    llvm::stable_sort(
+        nexts, [](const Path &a, const Path &b) { return a.live > b.live; });
+    for (const Path &next : nexts)
+      if (seen.insert(next.done).second) {
+        stack.push_back(paths.size());
+        paths.push_back(next);
+      }
   }
   return {};
 }
@@ -183,10 +179,10 @@ std::vector<int> StretchOrderer::run(int64_t bar, int64_t &work) {
 } // namespace
 
 void mlir::fp8::improveOrder(const KernelGraph &graph, std::vector<int> &order,
-                             int64_t work) {
+                             PeakInfo &info, int64_t work, int64_t floor,
+                             int64_t bar) {
   int numKernels = order.size();
-  PeakInfo info = simulate(graph, order);
-  while (info.peakKernel >= 0 && work > 0) {
+  while (info.peak > floor && info.peakKernel >= 0 && work > 0) {
     bool backward = info.peakKernel >= graph.firstBackward;
     int begin = backward ? graph.firstBackward : 0;
     int end = backward ? numKernels : graph.firstBackward;
@@ -197,8 +193,8 @@ void mlir::fp8::improveOrder(const KernelGraph &graph, std::vector<int> &order,
     }
     // To make the stretch ready takes time by the size of the program.
     work -= numKernels / 16;
-    std::vector<int> better =
-        StretchOrderer(graph, order, begin, end).run(info.peak, work);
+    std::vector<int> better = StretchOrderer(graph, order, begin, end)
+                                  .run(std::min(info.peak, bar), work);
     if (better.empty())
       return;
     std::vector<int> next = order;

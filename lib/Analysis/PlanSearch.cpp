@@ -19,10 +19,18 @@ using namespace mlir::fp8;
 
 /// What a search may do: evaluations times nodes. The number of evaluations
 /// falls with the size of the graph, so the time does not grow with its square.
-static constexpr int64_t kMaxWork = 600'000;
+static constexpr int64_t kMaxWork = 450'000;
 /// Bounds on the number of evaluations, whatever the size.
 static constexpr int kMinEvaluations = 24, kMaxEvaluations = 1800;
+/// The same for walks, whose evaluations fall with the square of the nodes.
+static constexpr int64_t kMaxWalkWork = 24'000'000;
+static constexpr int kMaxWalkEvaluations = 5000;
 static constexpr int kRefinementRounds = 3;
+/// In a graph of more than so many nodes, a plan whose peak is this many times
+/// that of another one, which is no slower, is not looked at for a better
+/// order.
+static constexpr size_t kMaxOrderedNodes = 128;
+static constexpr double kMostAbove = 1.1;
 /// A graph of fewer nodes is searched as it is, equal layers or not.
 static constexpr size_t kMinReducedNodes = 200;
 
@@ -120,6 +128,25 @@ PlanSearch::PlanSearch(const PlanGraph &graph, Fusion fusion)
   int64_t numNodes = std::max<int64_t>(graph.nodes.size(), 1);
   maxEvaluations = std::clamp<int64_t>(kMaxWork / numNodes, kMinEvaluations,
                                        kMaxEvaluations);
+  maxWalkEvaluations = std::min<int64_t>(kMaxWalkWork / numNodes / numNodes,
+                                         kMaxWalkEvaluations);
+}
+
+int64_t PlanSearch::getLowestPeak(double seconds) const {
+  auto it = lowestPeaks.upper_bound(seconds);
+  return it == lowestPeaks.begin() ? std::numeric_limits<int64_t>::max()
+                                   : std::prev(it)->second;
+}
+
+void PlanSearch::setPeak(PlanOption &option, PeakInfo info) {
+  option.peak = info.peak;
+  option.live = std::move(info.live);
+  if (getLowestPeak(option.seconds) <= option.peak)
+    return;
+  auto it = lowestPeaks.lower_bound(option.seconds);
+  while (it != lowestPeaks.end() && it->second >= option.peak)
+    it = lowestPeaks.erase(it);
+  lowestPeaks[option.seconds] = option.peak;
 }
 
 const PlanOption &PlanSearch::evaluate(Selection selection) {
@@ -130,9 +157,33 @@ const PlanOption &PlanSearch::evaluate(Selection selection) {
     return option;
   Program program = materialize(graph, selection);
   KernelGraph kernels = formKernels(program, fusion);
-  option.peak = simulate(kernels, schedule(kernels)).peak;
   option.seconds = kernels.getSeconds();
   option.selection = std::move(selection);
+  auto [order, info] = scheduleRoughly(kernels);
+  // The best order is looked for where it might bring the plan to the frontier.
+  int64_t bar = std::min(info.peak, getLowestPeak(option.seconds));
+  if (graph.nodes.size() <= kMaxOrderedNodes || info.peak <= kMostAbove * bar) {
+    int64_t floor = getPeakBound(
+        kernels, info.peakKernel < 0 ? -1 : order[info.peakKernel]);
+    option.isExact = info.peak <= floor;
+    if (floor < bar && mayGetBelow(kernels, order, info, floor, bar)) {
+      info = simulate(kernels, schedule(kernels));
+      option.isExact = true;
+    }
+  }
+  setPeak(option, std::move(info));
+  return option;
+}
+
+const PlanOption &PlanSearch::evaluateExactly(Selection selection) {
+  const PlanOption &known = evaluate(std::move(selection));
+  if (known.isExact)
+    return known;
+  PlanOption &option = options.find(known.selection)->second;
+  Program program = materialize(graph, option.selection);
+  KernelGraph kernels = formKernels(program, fusion);
+  setPeak(option, simulate(kernels, schedule(kernels)));
+  option.isExact = true;
   return option;
 }
 
@@ -241,7 +292,16 @@ std::vector<const PlanOption *> PlanSearch::findFrontier() {
     searchReduced(*reduced);
   else
     searchDirectly();
-  return getFrontier();
+  // What is on the frontier by an order made quickly gets the order of the
+  // passes, which may bring it further down.
+  while (true) {
+    std::vector<const PlanOption *> frontier = getFrontier();
+    auto rough = llvm::find_if(
+        frontier, [](const PlanOption *option) { return !option->isExact; });
+    if (rough == frontier.end())
+      return frontier;
+    evaluateExactly((*rough)->selection);
+  }
 }
 
 void PlanSearch::searchDirectly() {
@@ -266,6 +326,8 @@ void PlanSearch::searchDirectly() {
     refine(getFrontier(),
            getNumEvaluations() + (maxEvaluations - getNumEvaluations()) /
                                      (kRefinementRounds - round));
+  if (graph.step)
+    walkFrontier(getNumEvaluations() + maxWalkEvaluations);
 }
 
 void PlanSearch::searchReduced(const ReducedGraph &reduced) {
@@ -278,6 +340,29 @@ void PlanSearch::searchReduced(const ReducedGraph &reduced) {
     evaluate(reduced.expand(frontier[place]->selection));
   }
   fillSteps(maxEvaluations);
+}
+
+static SmallVector<Drop> getDrops(const Selection &selection, int root) {
+  SmallVector<Drop> drops;
+  for (const Drop &drop : selection.drops)
+    if (drop.root == root)
+      drops.push_back(drop);
+  return drops;
+}
+
+/// `other`, but for what `selection` does with `roots`.
+static Selection mix(const Selection &selection, const Selection &other,
+                     ArrayRef<int> roots) {
+  Selection mixed = other;
+  llvm::erase_if(mixed.drops, [&](const Drop &drop) {
+    return llvm::is_contained(roots, drop.root);
+  });
+  for (int root : roots) {
+    mixed[root] = selection[root];
+    llvm::append_range(mixed.drops, getDrops(selection, root));
+  }
+  llvm::sort(mixed.drops);
+  return mixed;
 }
 
 void PlanSearch::fillSteps(int end) {
@@ -303,7 +388,9 @@ void PlanSearch::fillSteps(int end) {
     SmallVector<int> differing;
     for (size_t value = 0; value < classOf.size(); ++value)
       if (classOf[value] >= 0 &&
-          smaller->selection[value] != faster->selection[value])
+          (smaller->selection[value] != faster->selection[value] ||
+           getDrops(smaller->selection, value) !=
+               getDrops(faster->selection, value)))
         differing.push_back(value);
     if (differing.size() < 2)
       continue;
@@ -315,10 +402,8 @@ void PlanSearch::fillSteps(int end) {
         middle = place;
         break;
       }
-    Selection mixed = faster->selection;
-    for (int value : ArrayRef<int>(differing).take_front(middle))
-      mixed[value] = smaller->selection[value];
-    evaluate(std::move(mixed));
+    evaluate(mix(smaller->selection, faster->selection,
+                 ArrayRef<int>(differing).take_front(middle)));
   }
 }
 

@@ -29,8 +29,7 @@ public:
   Materializer(const PlanGraph &graph, const Selection &selection,
                Program &program)
       : graph(graph), selection(selection), program(program),
-        forward(graph.values.size(), -1), backward(graph.values.size(), -1),
-        kept(graph.values.size(), false) {}
+        current(graph.values.size(), -1) {}
 
   void run();
 
@@ -41,13 +40,16 @@ private:
     return id;
   }
   /// Adds an instance of `node` whose operands are already instance values, and
-  /// records its results in `map`.
-  void instantiate(int node, bool isBackward, bool clone,
-                   ArrayRef<int> operands, std::vector<int> &map);
-  /// True for an argument and for what is kept, which is recorded.
-  bool readsFromForward(int value);
-  /// The instance value that a backward instance reads for graph value `value`.
+  /// has `current` name its results.
+  void instantiate(int node, bool copy, ArrayRef<int> operands);
+  /// The instance value that is read for graph value `value` now; what it takes
+  /// to have it runs first.
   int resolve(int value);
+  /// Takes away what the backward region does not find: what is not kept, views
+  /// and constants.
+  void startBackward();
+  void drop(int root);
+  void findResiduals();
   /// Marks what the forward region need not run: what only backward reads, and
   /// computes again.
   void markDead();
@@ -58,43 +60,36 @@ private:
   const PlanGraph &graph;
   const Selection &selection;
   Program &program;
-  std::vector<int> forward,
-      backward;           ///< graph value -> instance value, per region
-  std::vector<bool> kept; ///< graph roots that backward reads from forward
+  int turn = 0;             ///< the node that is to run
+  std::vector<int> current; ///< graph value -> instance value; -1 where it
+                            ///< would have to be computed
+  /// Of roots, if anything is dropped: the values that name them too.
+  std::vector<SmallVector<int, 2>> namesOf;
 };
 
-void Materializer::instantiate(int node, bool isBackward, bool clone,
-                               ArrayRef<int> operands, std::vector<int> &map) {
+/// True for a view that costs nothing to have once more.
+static bool isFreeView(const PlanNode &node) {
+  return isView(node.op) && !isa<WaitOp>(node.op);
+}
+
+void Materializer::instantiate(int node, bool copy, ArrayRef<int> operands) {
   const PlanNode &source = graph.nodes[node];
   int id = program.instances.size();
   Instance instance;
   instance.node = node;
-  instance.backward = isBackward;
-  instance.clone = clone;
+  instance.backward = turn >= graph.firstBackward;
+  instance.copy = copy;
+  instance.clone =
+      copy && source.kind != NodeClass::Constant && !isFreeView(source);
+  instance.turn = turn;
   instance.operands.assign(operands.begin(), operands.end());
   for (auto [number, result] : llvm::enumerate(source.results)) {
     int aliased = source.aliases.empty() ? -1 : source.aliases[number];
-    map[result] = addValue(
+    current[result] = addValue(
         result, id, aliased < 0 ? -1 : program.values[operands[aliased]].root);
-    instance.results.push_back(map[result]);
+    instance.results.push_back(current[result]);
   }
   program.instances.push_back(std::move(instance));
-}
-
-bool Materializer::readsFromForward(int value) {
-  const PlanValue &entry = graph.values[value];
-  if (entry.node < 0)
-    return true;
-  const PlanNode &node = graph.nodes[entry.node];
-  if ((isView(node.op) && !isa<WaitOp>(node.op)) ||
-      node.kind == NodeClass::Constant)
-    return false;
-  // The storage of a gather in halves is its start's, and what an opaque op
-  // hands through is its operand's; what is kept is the name that they give.
-  if (!isKept(entry.root))
-    return false;
-  kept[value] = true;
-  return true;
 }
 
 int Materializer::resolve(int value) {
@@ -102,80 +97,134 @@ int Materializer::resolve(int value) {
   // a chain of recomputations may be as long as the program.
   SmallVector<std::pair<int, unsigned>, 8> stack = {{value, 0}};
   while (!stack.empty()) {
-    int current = stack.back().first;
-    if (backward[current] >= 0) {
+    int wanted = stack.back().first;
+    if (current[wanted] >= 0) {
       stack.pop_back();
       continue;
     }
-    if (stack.back().second == 0 && readsFromForward(current)) {
-      backward[current] = forward[current];
-      stack.pop_back();
-      continue;
-    }
-    int id = graph.values[current].node;
+    int id = graph.values[wanted].node;
     const PlanNode &node = graph.nodes[id];
     if (stack.back().second < node.operands.size()) {
       int operand = node.operands[stack.back().second++];
       stack.push_back({operand, 0});
       continue;
     }
-    // Every result of the node is computed again together; one that is kept is
-    // read from forward all the same.
+    // Every result of the node is computed again together; one that is there
+    // still is read as it is.
     SmallVector<int, 4> operands;
     for (int operand : node.operands)
-      operands.push_back(backward[operand]);
-    bool clone = node.kind != NodeClass::Constant &&
-                 (!isView(node.op) || isa<WaitOp>(node.op));
+      operands.push_back(current[operand]);
     SmallVector<std::pair<int, int>, 2> others;
     for (int result : node.results)
-      if (clone && result != current && isKept(graph.values[result].root))
-        others.push_back({result, backward[result]});
-    instantiate(id, /*isBackward=*/true, clone, operands, backward);
+      if (current[result] >= 0)
+        others.push_back({result, current[result]});
+    instantiate(id, /*copy=*/true, operands);
     for (auto [result, known] : others)
-      backward[result] = known;
+      current[result] = known;
     stack.pop_back();
   }
-  return backward[value];
+  return current[value];
+}
+
+void Materializer::startBackward() {
+  program.firstBackward = program.instances.size();
+  for (auto [index, value] : llvm::enumerate(graph.values)) {
+    if (value.node < 0 || value.node >= graph.firstBackward)
+      continue;
+    // The storage of a gather in halves is its start's, and what an opaque op
+    // hands through is its operand's; what is kept is the name that they give.
+    const PlanNode &node = graph.nodes[value.node];
+    if (isFreeView(node) || node.kind == NodeClass::Constant ||
+        !isKept(value.root))
+      current[index] = -1;
+  }
+}
+
+void Materializer::drop(int root) {
+  if (!isChoice(graph, root))
+    return;
+  current[root] = -1;
+  for (int name : namesOf[root])
+    current[name] = -1;
 }
 
 void Materializer::run() {
   for (auto [index, value] : llvm::enumerate(graph.values))
     if (value.resident)
-      forward[index] = addValue(index, -1, -1);
-  for (int id = 0; id < graph.firstBackward; ++id) {
-    SmallVector<int, 4> operands;
-    for (int operand : graph.nodes[id].operands)
-      operands.push_back(forward[operand]);
-    instantiate(id, /*isBackward=*/false, /*clone=*/false, operands, forward);
+      current[index] = addValue(index, -1, -1);
+  if (!selection.drops.empty()) {
+    namesOf.resize(graph.values.size());
+    for (auto [index, value] : llvm::enumerate(graph.values))
+      if (value.root != static_cast<int>(index))
+        namesOf[value.root].push_back(index);
   }
+  auto nextDrop = selection.drops.begin();
   int numNodes = graph.nodes.size();
-  program.firstBackward = program.instances.size();
-  for (int id = graph.firstBackward; id < numNodes; ++id) {
+  for (turn = 0; turn < numNodes; ++turn) {
+    if (turn == graph.firstBackward)
+      startBackward();
+    // What is dropped for this node alone, with what names it now.
+    SmallVector<std::pair<int, int>, 2> names;
+    for (; nextDrop != selection.drops.end() && nextDrop->node <= turn;
+         ++nextDrop) {
+      int root = nextDrop->root;
+      if (nextDrop->once) {
+        names.push_back({root, current[root]});
+        for (int name : namesOf[root])
+          names.push_back({name, current[name]});
+      }
+      drop(root);
+    }
     SmallVector<int, 4> operands;
-    for (int operand : graph.nodes[id].operands)
+    for (int operand : graph.nodes[turn].operands)
       operands.push_back(resolve(operand));
-    instantiate(id, /*isBackward=*/true, /*clone=*/false, operands, backward);
+    instantiate(turn, /*copy=*/false, operands);
+    for (auto [name, value] : llvm::reverse(names))
+      current[name] = value;
   }
+  if (graph.firstBackward == numNodes)
+    startBackward();
   for (int value : graph.backwardResults)
     program.backwardResults.push_back(resolve(value));
-  for (auto [index, isKept] : llvm::enumerate(kept))
-    if (isKept)
-      program.residuals.push_back(index);
+  findResiduals();
   markDead();
 }
 
+void Materializer::findResiduals() {
+  std::vector<bool> isRead(program.values.size(), false);
+  auto read = [&](int value) {
+    int instance = program.values[value].instance;
+    isRead[value] = instance >= 0 && !program.instances[instance].backward;
+  };
+  for (const Instance &instance :
+       llvm::drop_begin(program.instances, program.firstBackward))
+    llvm::for_each(instance.operands, read);
+  llvm::for_each(program.backwardResults, read);
+  for (auto [value, isResidual] : llvm::enumerate(isRead))
+    if (isResidual)
+      program.residuals.push_back(value);
+  llvm::sort(program.residuals, [&](int a, int b) {
+    return program.values[a].value < program.values[b].value;
+  });
+}
+
 void Materializer::markDead() {
-  std::vector<bool> needed = kept;
-  for (int id = graph.firstBackward - 1; id >= 0; --id) {
-    const PlanNode &node = graph.nodes[id];
-    bool runs = isa<OpaqueOp, KernelOp>(node.op) ||
-                !wouldOpBeTriviallyDead(node.op) ||
-                llvm::any_of(node.results, [&](int value) {
-                  return needed[value] || graph.rootOf(value).escapes;
-                });
-    program.instances[id].dead = !runs;
+  std::vector<bool> needed(program.values.size(), false);
+  for (int residual : program.residuals)
+    needed[residual] = true;
+  for (int id = program.firstBackward - 1; id >= 0; --id) {
+    Instance &instance = program.instances[id];
+    Operation *op = program.node(instance).op;
+    bool runs = llvm::any_of(instance.results,
+                             [&](int value) { return needed[value]; });
+    if (!instance.copy)
+      runs |= isa<OpaqueOp, KernelOp>(op) || !wouldOpBeTriviallyDead(op) ||
+              llvm::any_of(instance.results, [&](int value) {
+                return graph.rootOf(program.values[value].value).escapes;
+              });
+    instance.dead = !runs;
     if (runs)
-      for (int operand : node.operands)
+      for (int operand : instance.operands)
         needed[operand] = true;
   }
 }

@@ -239,6 +239,7 @@ std::optional<ReducedGraph> Reducer::leaveOut(const Zone &forward,
   reduced.step = graph.step;
   reduced.target = graph.target;
   std::vector<int> index(graph.values.size(), -1);
+  std::vector<int> nodeIndex(graph.nodes.size(), -1);
   auto addValue = [&](int old, int node) {
     index[old] = reduced.values.size();
     PlanValue &value = reduced.values.emplace_back(graph.values[old]);
@@ -268,6 +269,7 @@ std::optional<ReducedGraph> Reducer::leaveOut(const Zone &forward,
       continue;
     if (id >= graph.firstBackward && !reduced.firstBackward)
       reduced.firstBackward = reduced.nodes.size();
+    nodeIndex[id] = reduced.nodes.size();
     PlanNode copy = node;
     for (int &operand : copy.operands)
       if ((operand = mapOperand(operand, id)) < 0)
@@ -291,17 +293,23 @@ std::optional<ReducedGraph> Reducer::leaveOut(const Zone &forward,
     if (index[value] >= 0)
       reduced.backwardResults.push_back(index[value]);
 
+  /// The node that stands for one that is left out.
+  auto getStandIn = [&](int node) {
+    bool isForward = forward.contains(node);
+    const Zone &zone = isForward ? forward : backward;
+    const Zone &in = isForward ? forwardStandIn : backwardStandIn;
+    return in.begin + (node - zone.begin) % zone.period;
+  };
   for (auto [old, value] : llvm::enumerate(graph.values)) {
     int stand = index[old];
-    if (stand < 0) {
-      const Zone &zone = forward.contains(value.node) ? forward : backward;
-      const Zone &in =
-          forward.contains(value.node) ? forwardStandIn : backwardStandIn;
-      int target = in.begin + (value.node - zone.begin) % zone.period;
-      stand = index[graph.nodes[target].results[resultNumber(old)]];
-    }
+    if (stand < 0)
+      stand =
+          index[graph.nodes[getStandIn(value.node)].results[resultNumber(old)]];
     result.standsFor.push_back(stand);
   }
+  for (auto [old, stand] : llvm::enumerate(nodeIndex))
+    result.nodeStandsFor.push_back(stand >= 0 ? stand
+                                              : nodeIndex[getStandIn(old)]);
   return result;
 }
 
@@ -314,6 +322,8 @@ mlir::fp8::reduceRepetition(const PlanGraph &graph) {
       break;
     for (int &value : result->standsFor)
       value = next->standsFor[value];
+    for (int &node : result->nodeStandsFor)
+      node = next->nodeStandsFor[node];
     result->graph = std::move(next->graph);
   }
   return result;
@@ -322,6 +332,27 @@ mlir::fp8::reduceRepetition(const PlanGraph &graph) {
 Selection ReducedGraph::expand(const Selection &selection) const {
   Selection whole;
   for (int value : standsFor)
-    whole.push_back(selection[value]);
+    whole.kept.push_back(selection[value]);
+  if (selection.drops.empty())
+    return whole;
+  // What each stands for, in the order of the program.
+  std::vector<SmallVector<int, 1>> values(graph.values.size()),
+      nodes(graph.nodes.size());
+  for (auto [value, stand] : llvm::enumerate(standsFor))
+    values[stand].push_back(value);
+  for (auto [node, stand] : llvm::enumerate(nodeStandsFor))
+    nodes[stand].push_back(node);
+  for (auto [node, root, once] : selection.drops) {
+    ArrayRef<int> at = nodes[node], of = values[root];
+    for (auto [layer, value] : llvm::enumerate(of)) {
+      // Each layer has a place of its own, the last one the first of backward;
+      // else all are dropped at one place, the first.
+      size_t place = at.size() != of.size()       ? 0
+                     : node < graph.firstBackward ? layer
+                                                  : of.size() - 1 - layer;
+      whole.drops.push_back({at[place], value, once});
+    }
+  }
+  llvm::sort(whole.drops);
   return whole;
 }

@@ -21,9 +21,11 @@ using namespace mlir;
 using namespace mlir::fp8;
 
 /// Sets of kernels that the exact search may look at for one order: at most so
-/// many, and this over the square of the number of kernels, since a search for
-/// a plan asks for an order that many times.
-static constexpr int64_t kMaxSets = 20'000, kMaxOrderWork = 6'000'000;
+/// many, and this over the square of the number of kernels.
+static constexpr int64_t kMaxSets = 20'000, kMaxOrderWork = 40'000'000;
+/// The same to find out whether it is worth while, which a search for a plan
+/// asks many times.
+static constexpr int64_t kMaxTrialWork = 1'500'000;
 
 /// True for a root with storage that the step allocates.
 static bool isLocalStorage(const Program &program, int root) {
@@ -300,18 +302,37 @@ static std::vector<int> scheduleLate(const KernelGraph &graph) {
   return order;
 }
 
-std::vector<int> mlir::fp8::schedule(const KernelGraph &graph) {
+std::pair<std::vector<int>, PeakInfo>
+mlir::fp8::scheduleRoughly(const KernelGraph &graph) {
   std::vector<int> best(graph.kernels.size());
   std::iota(best.begin(), best.end(), 0);
-  int64_t lowest = simulate(graph, best).peak;
+  PeakInfo lowest = simulate(graph, best);
   std::array<std::vector<int>, 2> candidates = {scheduleLate(graph),
                                                 ListScheduler(graph).run()};
   for (std::vector<int> &order : candidates)
-    if (int64_t peak = simulate(graph, order).peak; peak < lowest) {
-      lowest = peak;
+    if (PeakInfo info = simulate(graph, order); info.peak < lowest.peak) {
+      lowest = std::move(info);
       best = std::move(order);
     }
-  int64_t count = std::max<int64_t>(best.size(), 1);
-  improveOrder(graph, best, std::min(kMaxSets, kMaxOrderWork / count / count));
-  return best;
+  return {std::move(best), std::move(lowest)};
+}
+
+static int64_t getSets(const KernelGraph &graph, int64_t work) {
+  int64_t count = std::max<int64_t>(graph.kernels.size(), 1);
+  return std::min(kMaxSets, work / count / count);
+}
+
+std::vector<int> mlir::fp8::schedule(const KernelGraph &graph) {
+  auto [order, info] = scheduleRoughly(graph);
+  int kernel = info.peakKernel < 0 ? -1 : order[info.peakKernel];
+  improveOrder(graph, order, info, getSets(graph, kMaxOrderWork),
+               getPeakBound(graph, kernel),
+               std::numeric_limits<int64_t>::max());
+  return std::move(order);
+}
+
+bool mlir::fp8::mayGetBelow(const KernelGraph &graph, std::vector<int> order,
+                            PeakInfo info, int64_t floor, int64_t bar) {
+  improveOrder(graph, order, info, getSets(graph, kMaxTrialWork), floor, bar);
+  return info.peak < bar;
 }

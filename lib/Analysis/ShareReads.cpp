@@ -39,25 +39,13 @@ bool Former::isStored(int value) const {
   const Instance &producer = program.instances[entry.instance];
   if (program.graphValue(value).escapes ||
       isa<UpdateSliceOp>(program.node(producer).op) ||
-      (!producer.backward && kept[entry.value]))
+      (!producer.backward && kept[value]))
     return true;
   return llvm::any_of(readers[entry.instance], [&](auto read) {
     int group = groupOf[read.first];
     return program.values[read.second].root == value && group >= 0 &&
            !holds(group, entry.instance);
   });
-}
-
-/// True where `operand` is all of its storage in the order of its elements: no
-/// view of it but one that only keeps clones apart.
-bool Former::readsAsItLies(int operand) const {
-  while (operand != program.values[operand].root) {
-    const Instance &view = program.instances[program.values[operand].instance];
-    if (!isa<RematBarrierOp>(program.node(view).op))
-      return false;
-    operand = view.operands.front();
-  }
-  return true;
 }
 
 //===----------------------------------------------------------------------===//
@@ -116,7 +104,7 @@ bool Former::findChain(int value, Chained &chain) const {
       continue;
     }
     const PlanNode &node = program.node(program.instances[producer]);
-    if (current != root || node.locality != Locality::Elementwise)
+    if (!readsAsItLies(current) || node.locality != Locality::Elementwise)
       return false;
     if (!chain.instances.insert(producer))
       continue;
@@ -133,13 +121,12 @@ SmallVector<int> Former::findRepeatable(int group) const {
   for (int member : groups[group].members) {
     const PlanNode &node = program.node(program.instances[member]);
     for (int value : program.instances[member].results) {
-      bool isCandidate =
-          node.locality == Locality::Elementwise &&
-          locality[value] == Locality::Elementwise &&
-          ArrayRef<int64_t>(node.space) ==
-              ArrayRef<int64_t>(groups[group].space) &&
-          !program.graphValue(value).escapes &&
-          (groups[group].backward || !kept[program.values[value].value]);
+      bool isCandidate = node.locality == Locality::Elementwise &&
+                         locality[value] == Locality::Elementwise &&
+                         ArrayRef<int64_t>(node.space) ==
+                             ArrayRef<int64_t>(groups[group].space) &&
+                         !program.graphValue(value).escapes &&
+                         (groups[group].backward || !kept[value]);
       bool isRead = false;
       for (auto [reader, operand] : readers[member]) {
         int other = groupOf[reader];
@@ -147,7 +134,7 @@ SmallVector<int> Former::findRepeatable(int group) const {
             holds(other, member))
           continue;
         isRead = true;
-        isCandidate &= operand == value &&
+        isCandidate &= readsAsItLies(operand) &&
                        groups[other].kind == NodeClass::Loop &&
                        !groups[other].alone &&
                        groups[other].backward == groups[group].backward &&
@@ -168,7 +155,8 @@ SmallVector<int> Former::getReadingGroups(ArrayRef<int> values) const {
   for (int value : values)
     for (auto [reader, operand] : readers[program.values[value].instance])
       if (int group = groupOf[reader];
-          group >= 0 && operand == value &&
+          group >= 0 && program.values[operand].root == value &&
+          readsAsItLies(operand) &&
           !holds(group, program.values[value].instance))
         result.insert(group);
   SmallVector<int> sorted = result.takeVector();

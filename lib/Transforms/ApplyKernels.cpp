@@ -112,8 +112,9 @@ void KernelApplier::emitKernel(const KernelNode &kernel, OpBuilder &builder) {
   for (int member : kernel.members)
     for (Value operand : opOf(member)->getOperands()) {
       Value root = getKernelOperand(operand);
-      Operation *def = root.getDefiningOp();
-      // A constant is an operand only where a kernel has written it.
+      // What another member makes is no operand, behind a barrier or not. A
+      // constant is one only where a kernel has written it.
+      Operation *def = getBarrierSource(root).getDefiningOp();
       if (def &&
           (members.contains(def) || (def->hasTrait<OpTrait::ConstantLike>() &&
                                      !replaced.contains(root))))
@@ -156,7 +157,11 @@ void KernelApplier::emitKernel(const KernelNode &kernel, OpBuilder &builder) {
     Operation *def = value.getDefiningOp();
     for (Value operand : def->getOperands())
       require(operand);
-    inner.clone(*def, mapping);
+    // Within a kernel a barrier keeps nothing apart.
+    if (auto barrier = dyn_cast<RematBarrierOp>(def))
+      mapping.map(value, mapping.lookup(barrier.getX()));
+    else
+      inner.clone(*def, mapping);
   };
   for (int member : kernel.members) {
     Operation *source = opOf(member);

@@ -3,11 +3,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Rewrites a step so that its backward region reads forward values only as
-// residuals, arguments, or recomputations.
+// residuals, arguments, or recomputations, and so that what is dropped within a
+// region is computed again there.
 //
 //===----------------------------------------------------------------------===//
 
 #include "fp8/Transforms/ApplyPlan.h"
+
+#include "mlir/Interfaces/SideEffectInterfaces.h"
 
 using namespace mlir;
 using namespace mlir::fp8;
@@ -18,20 +21,23 @@ class SelectionApplier {
 public:
   SelectionApplier(const PlanGraph &graph, const Program &program)
       : graph(graph), program(program), step(graph.step),
-        ir(program.values.size()) {}
+        ir(program.values.size()), numCopies(graph.nodes.size(), 0) {}
 
   void run();
 
 private:
-  /// The IR value that a backward op reads for instance value `id`. A
-  /// recomputation reads what stands outside it through a barrier of its own.
+  /// The IR value that an op reads for instance value `id`, through a barrier
+  /// of its own where asked for.
   Value read(int id, bool throughBarrier, OpBuilder &builder);
+  bool needsBarrier(const Instance &instance, int operand) const;
+  void applyInstance(const Instance &instance, OpBuilder &builder);
   void addResiduals();
 
   const PlanGraph &graph;
   const Program &program;
   StepOp step;
-  std::vector<Value> ir; ///< instance value -> what the backward region reads
+  std::vector<Value> ir;      ///< instance value -> what its region reads
+  std::vector<int> numCopies; ///< of nodes
   int64_t nextBarrier = 0;
   unsigned numOldArguments =
       0; ///< residuals of the joint IR, replaced by what is kept
@@ -42,74 +48,96 @@ void SelectionApplier::addResiduals() {
   YieldOp yield = step.getForwardYield();
   yield.getResidualsMutable().clear();
   numOldArguments = backward.getNumArguments();
-  DenseMap<int, Value> residualOf;
   for (int value : program.residuals) {
-    Value source = graph.values[value].value;
-    yield.getResidualsMutable().append(source);
-    residualOf[value] = backward.addArgument(source.getType(), source.getLoc());
-  }
-  for (auto [id, entry] : llvm::enumerate(program.values)) {
-    bool backwardInstance =
-        entry.instance >= 0 && program.instances[entry.instance].backward;
-    if (backwardInstance)
-      continue;
-    ir[id] = graph.values[entry.value].resident
-                 ? graph.values[entry.value].value
-                 : residualOf.lookup(entry.value);
+    yield.getResidualsMutable().append(ir[value]);
+    Value source = graph.values[program.values[value].value].value;
+    ir[value] = backward.addArgument(source.getType(), source.getLoc());
   }
 }
 
 Value SelectionApplier::read(int id, bool throughBarrier, OpBuilder &builder) {
   Value value = ir[id];
-  int producer = program.values[id].instance;
-  if (!throughBarrier ||
-      (producer >= 0 && program.instances[producer].backward))
+  if (!throughBarrier)
     return value;
   return RematBarrierOp::create(builder, value.getLoc(), value.getType(), value,
                                 ValueRange(), nextBarrier++);
 }
 
+/// A recomputation reads what stands outside it through a barrier: what is
+/// kept, arguments, and in the forward region what the op itself reads. What
+/// another recomputation has made can be as it is, until a second one of this
+/// op might read it too.
+bool SelectionApplier::needsBarrier(const Instance &instance,
+                                    int operand) const {
+  if (!instance.copy)
+    return false;
+  int producer = program.values[operand].instance;
+  if (producer < 0 || !program.instances[producer].copy ||
+      program.instances[producer].backward != instance.backward)
+    return true;
+  return instance.clone &&
+         (!instance.backward || numCopies[instance.node] > 0) &&
+         isMemoryEffectFree(program.node(instance).op);
+}
+
 /// The location of a recomputation: its value's name with a suffix, so that
-/// plans tell the two apart.
-static Location getCloneLocation(Location loc) {
+/// plans tell them apart.
+static Location getCloneLocation(Location loc, int number) {
   StringRef name = getLocationName(loc);
   if (name.empty())
     return loc;
+  std::string text = (name + kCloneSuffix).str();
+  if (number > 0)
+    text += "." + std::to_string(number + 1);
   auto child = dyn_cast<NameLoc>(loc);
-  return NameLoc::get(StringAttr::get(loc.getContext(), name + kCloneSuffix),
+  return NameLoc::get(StringAttr::get(loc.getContext(), text),
                       child ? child.getChildLoc() : loc);
 }
 
-void SelectionApplier::run() {
-  addResiduals();
-  Block &backward = step.getBackward().front();
-  OpBuilder builder(&backward, backward.begin());
-  int numInstances = program.instances.size();
-  for (int id = program.firstBackward; id < numInstances; ++id) {
-    const Instance &instance = program.instances[id];
-    const PlanNode &node = program.node(instance);
-    if (node.backward) {
-      for (auto [index, operand] : llvm::enumerate(instance.operands))
-        node.op->setOperand(index,
-                            read(operand, /*throughBarrier=*/false, builder));
-      for (auto [result, value] :
-           llvm::zip(node.op->getResults(), instance.results))
-        ir[value] = result;
-      builder.setInsertionPointAfter(node.op);
-      continue;
-    }
-    SmallVector<Value> operands;
-    for (int operand : instance.operands)
-      operands.push_back(read(operand, /*throughBarrier=*/true, builder));
-    Operation *clone = builder.clone(*node.op);
-    clone->setOperands(operands);
-    clone->removeAttr(kCheckpointAttr);
-    clone->removeAttr(kPolicyAttr);
-    clone->setLoc(getCloneLocation(clone->getLoc()));
-    for (auto [result, value] :
-         llvm::zip(clone->getResults(), instance.results))
-      ir[value] = result;
+void SelectionApplier::applyInstance(const Instance &instance,
+                                     OpBuilder &builder) {
+  Operation *op = program.node(instance).op;
+  for (auto [result, value] : llvm::zip(op->getResults(), instance.results))
+    ir[value] = result;
+  if (instance.dead)
+    return; // It stays as it is, or is not there.
+  SmallVector<Value> operands;
+  for (int operand : instance.operands)
+    operands.push_back(read(operand, needsBarrier(instance, operand), builder));
+  if (instance.copy) {
+    op = builder.clone(*op);
+    op->removeAttr(kCheckpointAttr);
+    op->removeAttr(kPolicyAttr);
+    op->setLoc(getCloneLocation(op->getLoc(), numCopies[instance.node]));
+    numCopies[instance.node] += instance.clone;
   }
+  op->setOperands(operands);
+  for (auto [result, value] : llvm::zip(op->getResults(), instance.results))
+    ir[value] = result;
+}
+
+void SelectionApplier::run() {
+  for (auto [id, entry] : llvm::enumerate(program.values))
+    if (entry.instance < 0)
+      ir[id] = graph.values[entry.value].value;
+  Block &forward = step.getForward().front(),
+        &backward = step.getBackward().front();
+  OpBuilder builder(&forward, forward.begin());
+  int numInstances = program.instances.size();
+  for (int id = 0; id < numInstances; ++id) {
+    if (id == program.firstBackward) {
+      addResiduals();
+      builder.setInsertionPointToStart(&backward);
+    }
+    const Instance &instance = program.instances[id];
+    // Constants may stand beside the step.
+    Operation *op = program.node(instance).op;
+    applyInstance(instance, builder);
+    if (!instance.copy && op->getParentOp() == step)
+      builder.setInsertionPointAfter(op);
+  }
+  if (program.firstBackward == numInstances)
+    addResiduals();
   builder.setInsertionPoint(step.getBackwardYield());
   for (auto [index, value] : llvm::enumerate(program.backwardResults))
     step.getBackwardYield().getValuesMutable()[index].assign(

@@ -233,7 +233,7 @@ LogicalResult SelectSavedPass::select(func::FuncOp func, const Target &target) {
     if (pieces > 1) {
       asked = inPieces.splitAll(asked.selection, pieces);
     } else {
-      const PlanOption &option = search.evaluate(asked.selection);
+      const PlanOption &option = search.evaluateExactly(asked.selection);
       asked.peak = option.peak;
       asked.seconds = option.seconds;
     }

@@ -70,10 +70,24 @@ struct PeakInfo {
 /// Simulates `order` (a permutation of the kernels).
 PeakInfo simulate(const KernelGraph &graph, ArrayRef<int> order);
 
-/// The order with the lowest peak of three, made better around its peak (see
-/// Passes.td, fp8-schedule).
+/// The order with the lowest peak of three, with what simulate() says of it.
 /// Forward kernels stay before backward ones.
+std::pair<std::vector<int>, PeakInfo> scheduleRoughly(const KernelGraph &graph);
+
+/// The order of scheduleRoughly, made better around its peak (see Passes.td,
+/// fp8-schedule).
 std::vector<int> schedule(const KernelGraph &graph);
+
+/// True where schedule() finds a peak below `bar`, as far as is known without
+/// making its order to the end. `order` and `info` are those of
+/// scheduleRoughly, and no order has a peak below `floor`.
+bool mayGetBelow(const KernelGraph &graph, std::vector<int> order,
+                 PeakInfo info, int64_t floor, int64_t bar);
+
+/// Bytes that the peak of no order is below; 0 where nothing is known. `kernel`
+/// is looked at more closely than the others: the one at the peak of some
+/// order.
+int64_t getPeakBound(const KernelGraph &graph, int kernel);
 
 /// The roots that are live while kernel `position` of `order` runs, with its
 /// outputs, largest first.

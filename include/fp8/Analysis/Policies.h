@@ -45,6 +45,13 @@ struct PlanOption {
   Selection selection;
   int64_t peak = 0;
   double seconds = 0;
+  /// False where the peak is that of a quickly made order: another plan is
+  /// known that is no worse than this one in any order.
+  bool isExact = false;
+  std::vector<int64_t> live; ///< bytes while each kernel of that order runs
+
+  /// Bytes by which the kernels are above `limit`, summed.
+  int64_t getExcess(int64_t limit) const;
 };
 
 /// Finds plans of one graph. Every selection is evaluated once, on kernels as
@@ -54,6 +61,8 @@ public:
   PlanSearch(const PlanGraph &graph, Fusion fusion);
 
   const PlanOption &evaluate(Selection selection);
+  /// The same, with the peak of the order that the passes make.
+  const PlanOption &evaluateExactly(Selection selection);
 
   /// The plans that are on the frontier of peak and time, by rising peak.
   /// Contains at least one plan no worse than each of the simple policies in
@@ -84,10 +93,21 @@ private:
   void fillSteps(int end);
   std::vector<const PlanOption *> getFrontier() const;
 
+  /// The lowest peak of the plans known that take no longer than `seconds`.
+  int64_t getLowestPeak(double seconds) const;
+  void setPeak(PlanOption &option, PeakInfo info);
+  /// LocalSearch.cpp: a walk from `start` towards a short step within `limit`.
+  void walk(const PlanOption &start, int64_t limit, int end);
+  /// Walks just below the peaks of the frontier.
+  void walkFrontier(int end);
+
   const PlanGraph &graph;
   Fusion fusion;
-  int maxEvaluations;
+  int maxEvaluations, maxWalkEvaluations;
   std::map<Selection, PlanOption> options;
+  /// Peaks of the plans known that take up to so many seconds: fall as those
+  /// rise.
+  std::map<double, int64_t> lowestPeaks;
   std::vector<SmallVector<int>>
       classes; ///< choices that stand at the same place of equal layers
   std::vector<int> classOf; ///< per value: its class; -1 where it is no choice

@@ -20,6 +20,8 @@ struct ReducedGraph {
   PlanGraph graph;
   /// Per value of the whole graph, the value of `graph` that stands for it.
   std::vector<int> standsFor;
+  /// The same, per node.
+  std::vector<int> nodeStandsFor;
 
   /// The choice of the whole graph in which every layer left out chooses as the
   /// one that stands for it.

@@ -129,7 +129,8 @@ def FP8SelectSavedPass : Pass<"fp8-select-saved", "::mlir::ModuleOp"> {
   let summary = "chooses what is kept for backward and what is computed again";
   let description = [{
     Requires joint IR without linears. Makes the residuals of each `fp8.step` explicit and clones what is recomputed
-    into the backward region, behind `fp8.remat_barrier`, before its first use. Policies:
+    into the backward region, behind `fp8.remat_barrier`, before its first use. `auto` may also drop a value within
+    either region and clone it again before its next use. Policies:
 
     * `save-all`: every forward value that the backward region reads is kept;
     * `recompute-all`: arguments and values marked `fp8.checkpoint` are kept, everything else is computed again, once

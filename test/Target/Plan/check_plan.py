@@ -363,15 +363,17 @@ SENTENCES = {
             r"peak ([\d,]+) B (lower|higher)(; it is on the minimum cut)?",
     "equals": r"([\d,]+) B kept; computing it and its (\d+) equals again instead would make the step ([\d.]+) us "
               r"(longer|shorter) and the peak ([\d,]+) B (lower|higher)(; it is on the minimum cut)?",
-    "alone": r"([\d,]+) B kept; computing it again takes ([\d.]+) us by itself(; it is on the minimum cut)?",
+    "alone": r"([\d,]+) B kept; computing it again takes ([\d.]+) us by itself(; it is on the minimum cut)?"
+             r"(?:; from '(?:\S+)' on it is computed again)?",
     "never": r"'(\S+)' may not run twice, so its ([\d,]+) B are kept",
     "override": r"'fp8.policy' on it says save: ([\d,]+) B",
     "save-all": r"backward reads it, and save-all keeps all that backward reads: ([\d,]+) B",
     "recompute-all": r"marked 'fp8.checkpoint': ([\d,]+) B",
     "op-list": r"'(\S+)' is in the list of op-list and backward reads its result: ([\d,]+) B",
 }
-RECOMPUTED = (r"recompute costs ([\d.]+) us by itself \(([\d,]+) B moved\) and frees ([\d,]+) B between forward and "
-              r"backward(?:; in (\d+) pieces)?")
+PLACE = r"(?:between forward and backward|before '\S+')"
+RECOMPUTED = (r"recompute costs ([\d.]+) us by itself \(([\d,]+) B moved\) and frees ([\d,]+) B "
+              rf"({PLACE}(?:, {PLACE})*)(?:; in (\d+) pieces)?")
 PIECES = (r"in (\d+) pieces of (\d+) rows(?: with .*)?: ([\d,]+) B of them at a time instead of ([\d,]+) B, and "
           r"([\d,]+) B that are read afterwards whole; the same plan without pieces has a peak of ([\d,]+) B")
 
@@ -431,8 +433,7 @@ def check_saved(plan, joint, function, rates):
 def check_recomputed(plan, joint, function, line, rates):
     names = joint.value_names(function)
     ops = {names[value]: op for op in function.walk() for value in op.results}
-    backward = line.kernels[line.first_backward :]
-    clones = [op for kernel in backward for op in kernel.walk()]
+    clones = [op for kernel in line.kernels for op in kernel.walk()]
     for entry in plan["recomputed"]:
         op = ops[entry["value"]]
         expect_equal(f"op of {entry['value']}", entry["op"], op.name)
@@ -444,8 +445,10 @@ def check_recomputed(plan, joint, function, line, rates):
         expect_equal(f"moved by {entry['value']}", to_int(found.group(2)), moved + sent)
         expect_equal(f"freed by {entry['value']}", to_int(found.group(3)),
                      sum(map(generic_ir.bytes_of, op.result_types)))
-        named = [part for part in clones if part.results
-                 and line.names[part.results[0]] == entry["value"] + "~recomputed" and part.name == op.name]
+        for place in re.findall(r"'(\S+?)'", found.group(4)):
+            expect(place in ops or any(part.name == place for part in function.walk()), f"no op '{place}'")
+        named = [part for part in clones if part.results and part.name == op.name
+                 and re.fullmatch(re.escape(entry["value"]) + r"~recomputed(\.\d+)?", line.names[part.results[0]])]
         # Each piece is an op of its own.
         if "#" not in entry["value"] and not plan["pieces"]:
             expect_equal(f"times of {entry['value']}", entry["times"], len(named))
