@@ -212,7 +212,7 @@ PieceSearch::find(ArrayRef<const PlanOption *> frontier) {
   for (const Selection &start :
        {selectRecomputeAll(graph), frontier.front()->selection}) {
     Selection measured = start;
-    for (size_t root = 0; root < measured.size(); ++root)
+    for (size_t root = 0; root < measured.kept.size(); ++root)
       if (isMeasurement(root))
         measured[root] = true;
     improve(std::move(measured));
@@ -278,13 +278,13 @@ PieceSearch::find(ArrayRef<const PlanOption *> frontier) {
       }
     }
     Selection layer = from.selection;
-    int first = layer.size();
+    int first = layer.kept.size();
     for (int member : shorter)
       if (member > before) {
         layer[member] = true;
         first = std::min(first, member);
       }
-    for (size_t root = first; root < layer.size(); ++root)
+    for (size_t root = first; root < layer.kept.size(); ++root)
       if (isMeasurement(root))
         layer[root] = false;
     consider(std::move(layer));
