@@ -162,7 +162,9 @@ const PlanOption &PlanSearch::evaluate(Selection selection) {
   auto [order, info] = scheduleRoughly(kernels);
   // The best order is looked for where it might bring the plan to the frontier.
   int64_t bar = std::min(info.peak, getLowestPeak(option.seconds));
-  if (graph.nodes.size() <= kMaxOrderedNodes || info.peak <= kMostAbove * bar) {
+  option.isExact = !isOrderImproved(kernels);
+  if (!option.isExact && (graph.nodes.size() <= kMaxOrderedNodes ||
+                          info.peak <= kMostAbove * bar)) {
     int64_t floor = getPeakBound(
         kernels, info.peakKernel < 0 ? -1 : order[info.peakKernel]);
     option.isExact = info.peak <= floor;

@@ -317,13 +317,22 @@ mlir::fp8::scheduleRoughly(const KernelGraph &graph) {
   return {std::move(best), std::move(lowest)};
 }
 
+/// Sets of kernels that the exact search may look at for one order of `graph`;
+/// 0 where they would not be worth the time to make a stretch ready.
 static int64_t getSets(const KernelGraph &graph, int64_t work) {
   int64_t count = std::max<int64_t>(graph.kernels.size(), 1);
-  return std::min(kMaxSets, work / count / count);
+  int64_t sets = std::min(kMaxSets, work / count / count);
+  return sets > count / 16 + kMaxStretch ? sets : 0;
+}
+
+bool mlir::fp8::isOrderImproved(const KernelGraph &graph) {
+  return getSets(graph, kMaxOrderWork) > 0;
 }
 
 std::vector<int> mlir::fp8::schedule(const KernelGraph &graph) {
   auto [order, info] = scheduleRoughly(graph);
+  if (!isOrderImproved(graph))
+    return std::move(order);
   int kernel = info.peakKernel < 0 ? -1 : order[info.peakKernel];
   improveOrder(graph, order, info, getSets(graph, kMaxOrderWork),
                getPeakBound(graph, kernel),

@@ -78,6 +78,10 @@ std::pair<std::vector<int>, PeakInfo> scheduleRoughly(const KernelGraph &graph);
 /// fp8-schedule).
 std::vector<int> schedule(const KernelGraph &graph);
 
+/// False where schedule() leaves the order of scheduleRoughly as it is, since
+/// there are too many kernels.
+bool isOrderImproved(const KernelGraph &graph);
+
 /// True where schedule() finds a peak below `bar`, as far as is known without
 /// making its order to the end. `order` and `info` are those of
 /// scheduleRoughly, and no order has a peak below `floor`.
