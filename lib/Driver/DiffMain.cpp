@@ -149,9 +149,8 @@ struct Line {
 void printLines(StringRef title, std::vector<Line> lines) {
   if (lines.empty())
     return;
-  llvm::stable_sort(lines, [](const Line &a, const Line &b) {
-    return a.weight > b.weight;
-  });
+  llvm::stable_sort(
+      lines, [](const Line &a, const Line &b) { return a.weight > b.weight; });
   llvm::outs() << "  " << title << '\n';
   for (const Line &line : lines)
     llvm::outs() << "    " << line.text << '\n';
@@ -194,11 +193,10 @@ bool printDifference(const FunctionPlan &before, const FunctionPlan &after) {
                                                describe(value, entry)});
     else if (known->second.form != entry.form ||
              known->second.bytes != entry.bytes)
-      changed.push_back(
-          {std::abs(double(entry.bytes - known->second.bytes)),
-           signedBytes(entry.bytes - known->second.bytes) + "  " +
-               describe(value, entry) + ": " + known->second.form + " -> " +
-               entry.form});
+      changed.push_back({std::abs(double(entry.bytes - known->second.bytes)),
+                         signedBytes(entry.bytes - known->second.bytes) + "  " +
+                             describe(value, entry) + ": " +
+                             known->second.form + " -> " + entry.form});
   }
   for (auto &[value, entry] : before.kept)
     if (!after.kept.contains(value))

@@ -21,7 +21,7 @@ using namespace mlir::fp8;
 
 /// What the search may do: plans made times nodes of the graph.
 static constexpr int64_t kMaxWork = 30'000;
-static constexpr int64_t kMinPlans = 4, kMaxPlans = 80;
+static constexpr int64_t kMinPlans = 1, kMaxPlans = 80;
 /// What takes this much less than the peak is a measurement: a scale, a
 /// maximum.
 static constexpr int64_t kMeasurement = 1024;

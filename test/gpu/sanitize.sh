@@ -34,7 +34,7 @@ for tool in memcheck racecheck initcheck; do
     summary=$(grep -hE 'ERROR SUMMARY|RACECHECK SUMMARY' "$log" | sed 's/=* *//' | tail -n 1)
     # "... in kernel" or "at NAME(...)+0x..": the names of what was reported.
     kernels=$(grep -ohE '\b(k[0-9]+|nvjet[A-Za-z0-9_]*|cutlass[A-Za-z0-9_]*)(\(|\+0x| )' "$log" | tr -d '(+ ' | sed 's/0x$//' |
-      sort | uniq -c | sort -rn | awk '{printf "%s%s x%s", NR > 1 ? ", " : "", substr($2, 1, 24), $1}' | cut -c1-100)
+      sort | uniq -c | sort -rn | awk '{printf "%s%s x%s", (NR > 1 ? ", " : ""), substr($2, 1, 24), $1}' | cut -c1-100)
     printf '%-10s %-28s rc %-3d %-60s %s\n' "$tool" "$name" "$code" "${summary:-no summary}" "$kernels"
     [[ $kernels =~ (^|, )k[0-9] ]] && failed=1
   done

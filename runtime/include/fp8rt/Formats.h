@@ -170,7 +170,8 @@ inline float decodeF8(uint8_t code, DType type) {
 }
 
 /// Element `index` of `data`, which need not be aligned to it.
-template <typename T> T loadAs(const void *data, size_t index) {
+template <typename T>
+T loadAs(const void *data, size_t index) {
   T value;
   std::memcpy(&value, static_cast<const char *>(data) + index * sizeof(T),
               sizeof(T));
