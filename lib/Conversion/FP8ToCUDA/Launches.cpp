@@ -356,13 +356,6 @@ void Planner::placeReductions() {
   unsigned workspace = operands + kernel.getNumResults();
   SmallVector<StoredValue> held;
   DenseSet<unsigned> taken; // results; looked up only
-  // Several lie next to each other in the workspace: filling one buffer takes
-  // less time than filling each result.
-  int64_t gatheredCount = 0;
-  for (const LaunchPlan &launch : result.launches)
-    if (launch.schedule != Schedule::Generic)
-      gatheredCount += llvm::count_if(
-          launch.items, [](const LaunchItem &item) { return item.reduction; });
   for (auto [number, launch] : llvm::enumerate(result.launches))
     for (const LaunchItem &item : launch.items) {
       if (!item.reduction)
@@ -387,9 +380,8 @@ void Planner::placeReductions() {
       // A result that is computed from it element by element.
       for (auto [later, other] : llvm::enumerate(result.launches))
         for (const LaunchItem &store : other.items)
-          if (gatheredCount < 2 && !found && !store.reduction &&
-              isFree(store.result) && !taken.contains(store.result) &&
-              canHold(store, later, reduced)) {
+          if (!found && !store.reduction && isFree(store.result) &&
+              !taken.contains(store.result) && canHold(store, later, reduced)) {
             stored.argument = operands + store.result;
             found = true;
             taken.insert(store.result);
