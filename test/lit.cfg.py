@@ -17,7 +17,8 @@ config.name = "fp8-opt"
 config.test_format = lit.formats.ShTest(execute_external=False)
 # A folder of Python tests adds ".py" in a lit.local.cfg of its own.
 config.suffixes = [".mlir", ".test"]
-config.excludes = ["Inputs", "CMakeLists.txt", "lit.cfg.py", "lit.site.cfg.py"]
+# gpu: what runs on a machine with a GPU, by scripts of its own.
+config.excludes = ["Inputs", "gpu", "CMakeLists.txt", "lit.cfg.py", "lit.site.cfg.py"]
 config.test_source_root = os.path.dirname(__file__)
 config.test_exec_root = os.path.join(config.fp8_obj_root, "test")
 

@@ -259,8 +259,11 @@ public:
     return text;
   }
 
-  /// What a sentence about a kept value of `node` ends with.
+  /// What a sentence about a kept value of `node` ends with; -1 stands for an
+  /// argument, which nothing computes.
   std::string describeEnd(int node) const {
+    if (node < 0)
+      return "";
     for (int turn : turns[node])
       if (turn >= graph.firstBackward)
         return "; from '" + getName(turn) + "' on it is computed again";
