@@ -245,16 +245,20 @@ void mlir::fp8::applyOrder(const KernelGraph &kernels, ArrayRef<int> order) {
     moveBeforeTerminator(
         program.node(program.instances[kernels.kernels[id].members.front()])
             .op);
-  // Views that only a terminator reads go last.
+  // Views that only a terminator reads, through other such views or not, go
+  // last.
   auto moveTrailing = [](Block &block) {
     SmallVector<Operation *> trailing;
-    for (Operation &op : block.without_terminator())
+    DenseSet<Operation *> isTrailing; // looked up only
+    for (Operation &op : llvm::reverse(block.without_terminator()))
       if (isView(&op) && !isa<WaitOp>(op) &&
           llvm::all_of(op.getUsers(), [&](Operation *user) {
-            return user == block.getTerminator() || isView(user);
-          }))
+            return user == block.getTerminator() || isTrailing.contains(user);
+          })) {
         trailing.push_back(&op);
-    for (Operation *op : trailing)
+        isTrailing.insert(&op);
+      }
+    for (Operation *op : llvm::reverse(trailing))
       op->moveBefore(block.getTerminator());
   };
   StepOp step = program.graph->step;
