@@ -10,6 +10,7 @@
 
 #include "fp8/Transforms/ApplyPlan.h"
 
+#include "mlir/IR/IRMapping.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 
 using namespace mlir;
@@ -59,8 +60,22 @@ Value SelectionApplier::read(int id, bool throughBarrier, OpBuilder &builder) {
   Value value = ir[id];
   if (!throughBarrier)
     return value;
-  return RematBarrierOp::create(builder, value.getLoc(), value.getType(), value,
-                                ValueRange(), nextBarrier++);
+  // Kernels read through views, so the barrier stands before those.
+  SmallVector<Operation *> views;
+  for (Operation *def = value.getDefiningOp();
+       def && isView(def) && !isa<RematBarrierOp, WaitOp>(def);
+       def = value.getDefiningOp()) {
+    views.push_back(def);
+    value = def->getOperand(0);
+  }
+  value = RematBarrierOp::create(builder, value.getLoc(), value.getType(),
+                                 value, ValueRange(), nextBarrier++);
+  for (Operation *view : llvm::reverse(views)) {
+    IRMapping mapping;
+    mapping.map(view->getOperand(0), value);
+    value = builder.clone(*view, mapping)->getResult(0);
+  }
+  return value;
 }
 
 /// A recomputation reads what stands outside it through a barrier: what is
