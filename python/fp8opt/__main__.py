@@ -1,0 +1,52 @@
+# ===- __main__.py - the command fp8opt ---*- Python -*-=== #
+#
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# `fp8opt NAME ...` and `python -m fp8opt NAME ...`: a table of subcommands. A subcommand's module is imported only when it
+# is called, so that none needs what another one needs.
+#
+# ===--------------------------------------------------------===#
+"""The command line of the package."""
+
+import importlib
+import os
+import sys
+from typing import List, Optional
+
+from .command import InputError
+
+__all__ = ["COMMANDS", "main"]
+
+# Name: (module with `main(arguments: List[str]) -> int`, what it does, in one line).
+COMMANDS = {}
+
+
+def usage() -> str:
+    """The list of subcommands."""
+    lines = ["usage: fp8opt COMMAND ...    (fp8opt COMMAND --help says more)", ""]
+    lines += [f"  {name:<12} {summary}" for name, (_, summary) in COMMANDS.items()]
+    return "\n".join(lines)
+
+
+def main(arguments: Optional[List[str]] = None) -> int:
+    """Runs one subcommand; gives the exit code: 0, or 1 with a line `error: ...` on standard error."""
+    arguments = sys.argv[1:] if arguments is None else list(arguments)
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        print(usage())
+        return 0
+    try:
+        if arguments[0] not in COMMANDS:
+            raise InputError(f"expected a command of {', '.join(COMMANDS)}, but got '{arguments[0]}'")
+        module, _ = COMMANDS[arguments[0]]
+        return importlib.import_module(module, __package__).main(arguments[1:])
+    except InputError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except BrokenPipeError:
+        # The reader of the output (`| head`) has left: nothing more to say, and nothing to flush at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
