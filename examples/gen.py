@@ -25,7 +25,7 @@ import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "python"))
 
-from fp8opt.builder import Function, Module, Value, tensor  # noqa: E402
+from fp8opt import Function, Module, Value, tensor  # noqa: E402
 
 # Length of an amax history, as in TransformerEngine's tests; its default of 1024 would only make the file's state
 # longer.
@@ -54,7 +54,7 @@ class Stack:
     """The function of a stack of layers as it is written: its arguments first, then layer by layer."""
 
     def __init__(self, name: str, options: argparse.Namespace):
-        self.module = Module()
+        self.module = Module(locations=False)
         self.f = self.module.function(name)
         self.options = options
         self.weights, self.states = {}, {}

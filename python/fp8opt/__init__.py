@@ -2,12 +2,17 @@
 #
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
-# The Python side of fp8-opt. The base package needs nothing but the standard library; `fp8opt.testing`, the oracles
-# of the test suite, needs NumPy and ml_dtypes.
+# The Python side of fp8-opt. Importing it needs nothing but the standard library; arrays are NumPy's (with ml_dtypes) or
+# torch's where they are used. `fp8opt.testing` holds the oracles of the test suite.
 #
-#===----------------------------------------------------------------------===//
-"""Build forward functions for the fp8-opt compiler as textual IR."""
+# ===--------------------------------------------------=== #
+"""Build programs for the fp8-opt compiler."""
 
-from .builder import Function, Module, TensorType, Value, tensor
+from .builder import Function, Module, Step
+from .recipes import Block128, Recipe, Rowwise, Tensorwise
+from .syntax import Attribute, Location
+from .tensor_types import TensorType, tensor
+from .values import Value
 
-__all__ = ["Function", "Module", "TensorType", "Value", "tensor"]
+__all__ = ["Attribute", "Block128", "Function", "Location", "Module", "Recipe", "Rowwise", "Step", "TensorType",
+           "Tensorwise", "Value", "tensor"]

@@ -18,7 +18,9 @@ from typing import Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 
-from ..builder import Module, TensorType, Value
+from ..builder import Module
+from ..tensor_types import TensorType
+from ..values import Value
 from .inputs import make_input
 from .numerics import RECIPES, DelayedState, Linear, perturb, rounded
 
@@ -81,7 +83,7 @@ class Graph:
 
     def emit(self) -> Module:
         """The graph as a module with one function `@graph`."""
-        module = Module()
+        module = Module(locations=False)
         f = module.function("graph")
         values: Dict[int, Value] = {}
         states: Dict[int, List[Value]] = {}

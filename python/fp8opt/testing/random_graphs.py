@@ -22,7 +22,7 @@ from typing import Dict, List, Optional
 
 import numpy as np
 
-from ..builder import TensorType, tensor
+from ..tensor_types import TensorType, tensor
 from .graph import BINARY, INEXACT, UNARY, Graph, Run
 from .numerics import relative_error
 
