@@ -18,7 +18,10 @@ from .command import InputError
 __all__ = ["COMMANDS", "main"]
 
 # Name: (module with `main(arguments: List[str]) -> int`, what it does, in one line).
-COMMANDS = {}
+COMMANDS = {
+    "params": (".params.main", "bytes of a parameter and of the parameters of each rank, item by item"),
+    "pipeline": (".pipeline.main", "microbatches in flight on each pipeline rank, by simulating the schedule"),
+}
 
 
 def usage() -> str:

@@ -1,0 +1,260 @@
+# ===- job.py - a training job as a configuration ---*- Python -*-=== #
+#
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# What a job is to memory: its model, the sizes of its parallel groups, its microbatches, precision, schedule and
+# recomputation; and which layers lie on which pipeline rank.
+#
+# ===--------------------------------------------------------===#
+"""Jobs: a model, its parallel sizes, and everything else that decides the memory of a rank."""
+
+import dataclasses
+import pathlib
+import re
+from typing import List, NamedTuple, Optional, Tuple
+
+from .command import InputError
+from .config import build, read_table
+from .models import Model, load_model
+from .params import Precision
+
+__all__ = ["Batch", "Job", "Part", "Recompute", "SCHEDULES", "Sizes", "load_job", "parse_layout"]
+
+SCHEDULES = ("1f1b", "interleaved", "zero-bubble", "zero-bubble-h2", "zero-bubble-v", "dualpipe", "dualpipev")
+
+
+@dataclasses.dataclass(frozen=True)
+class Sizes:
+    """Sizes of the parallel groups, as Megatron names them. `data` counts the ranks that see other samples, `context` those
+    that share a sample; experts split over expert x expert_tensor ranks of a pipeline stage."""
+
+    tensor: int = 1
+    pipeline: int = 1
+    virtual: int = 1
+    expert: int = 1
+    expert_tensor: int = 1
+    context: int = 1
+    data: int = 1
+    sequence: bool = True
+
+    def __post_init__(self):
+        for field in dataclasses.fields(self):
+            if field.name != "sequence" and getattr(self, field.name) < 1:
+                raise InputError(f"expected '{field.name}' of at least 1, but got {getattr(self, field.name)}")
+        stage = self.tensor * self.context * self.data
+        if stage % (self.expert * self.expert_tensor):
+            raise InputError(
+                f"expected tensor x context x data = {stage} as a multiple of expert x expert_tensor = "
+                f"{self.expert * self.expert_tensor}"
+            )
+
+    @property
+    def world(self) -> int:
+        """All ranks."""
+        return self.tensor * self.context * self.data * self.pipeline
+
+    @property
+    def dense_copies(self) -> int:
+        """Ranks that hold the same part of a dense weight: what its optimizer state is spread over."""
+        return self.data * self.context
+
+    @property
+    def expert_copies(self) -> int:
+        """Ranks that hold the same part of the experts."""
+        return self.tensor * self.context * self.data // (self.expert * self.expert_tensor)
+
+
+@dataclasses.dataclass(frozen=True)
+class Batch:
+    """Tokens of one sequence, sequences of one microbatch, and microbatches of one step on each pipeline."""
+
+    sequence: int
+    micro: int = 1
+    microbatches: int = 1
+
+    def __post_init__(self):
+        for field in dataclasses.fields(self):
+            if getattr(self, field.name) < 1:
+                raise InputError(f"expected '{field.name}' of at least 1, but got {getattr(self, field.name)}")
+
+
+MODULES = ("core_attn", "layernorm", "mla_up_proj", "mlp", "moe", "moe_act", "shared_experts")
+
+
+@dataclasses.dataclass(frozen=True)
+class Recompute:
+    """Recomputation as Megatron names it: granularity none, selective (the modules in the list) or full (all layers, each
+    kept as its input); `originals`: linears keep the bf16 input that another op keeps anyway (save_original_input)."""
+
+    granularity: str = "none"
+    modules: Tuple[str, ...] = ()
+    originals: bool = False
+
+    def __post_init__(self):
+        if self.granularity not in ("none", "selective", "full"):
+            raise InputError(f"expected 'granularity' as one of none, selective, full, but got '{self.granularity}'")
+        for module in self.modules:
+            if module not in MODULES:
+                raise InputError(f"expected 'modules' of {', '.join(MODULES)}, but got '{module}'")
+        if self.modules and self.granularity != "selective":
+            raise InputError(f"expected 'granularity' = 'selective' with 'modules', but got '{self.granularity}'")
+        if self.granularity == "selective" and not self.modules:
+            object.__setattr__(self, "modules", ("core_attn",))
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """A job. `frees`: `prompt`, or `late` where gathered tensors and gradients outlive their last matmul up to the end of
+    their layer's backward (TransformerEngine before 2.8). `capacity`: for experts, how many times the balanced number of
+    tokens a rank may get. `device`: bytes of one GPU; `overhead`: bytes of context and libraries on it."""
+
+    model: Model
+    sizes: Sizes
+    batch: Batch
+    precision: Precision = Precision()
+    recompute: Recompute = Recompute()
+    schedule: str = "1f1b"
+    layout: str = ""
+    frees: str = "prompt"
+    capacity: float = 1.0
+    device: int = 80 * 2**30
+    overhead: int = 0
+
+    def __post_init__(self):
+        if self.schedule not in SCHEDULES:
+            raise InputError(f"expected 'schedule' as one of {', '.join(SCHEDULES)}, but got '{self.schedule}'")
+        if self.frees not in ("prompt", "late"):
+            raise InputError(f"expected 'frees' as prompt or late, but got '{self.frees}'")
+        if self.capacity < 1:
+            raise InputError(f"expected 'capacity' of at least 1.0 (balanced), but got {self.capacity}")
+        if self.sizes.expert > 1 and not self.model.moe:
+            raise InputError(f"expected 'expert' = 1 for '{self.model.name}', which has no experts, but got {self.sizes.expert}")
+        if self.model.moe and self.model.moe.experts % self.sizes.expert:
+            raise InputError(f"expected 'expert' to divide {self.model.moe.experts} experts, but got {self.sizes.expert}")
+        tokens, parts = self.batch.sequence * self.batch.micro, self.sizes.tensor * self.sizes.context
+        if tokens % parts:
+            raise InputError(f"expected tensor x context = {parts} to divide {tokens} tokens")
+        self.stages()
+
+    @property
+    def chunks(self) -> int:
+        """Stages on one pipeline rank."""
+        if self.schedule in ("dualpipe", "dualpipev", "zero-bubble-v"):
+            return 2
+        return self.sizes.virtual
+
+    def stages(self) -> List[List["Part"]]:
+        """The parts of the model on each stage, in order."""
+        ranks = self.sizes.pipeline
+        count = ranks if self.schedule == "dualpipe" else ranks * self.chunks
+        if self.layout:
+            stages = parse_layout(self.layout, self.model)
+            if len(stages) != count:
+                raise InputError(f"expected {count} stages in 'layout', but got {len(stages)}")
+            return stages
+        layers = self.model.layers
+        if layers % count:
+            raise InputError(
+                f"expected {layers} layers as a multiple of {count} stages, or a 'layout' as --pipeline-model-parallel-layout "
+                "takes it (E embedding, t layer, m MTP layer, L loss, | next stage, x*3 repeats)"
+            )
+        per = layers // count
+        stages = [[Part("layer", stage * per + i) for i in range(per)] for stage in range(count)]
+        stages[0].insert(0, Part("embedding"))
+        stages[-1] += [Part("mtp", layers + i) for i in range(self.model.mtp_layers)] + [Part("loss")]
+        return stages
+
+    def stages_of(self, rank: int) -> List[int]:
+        """The stages that a pipeline rank holds, in the order of its chunks."""
+        ranks = self.sizes.pipeline
+        if self.schedule == "dualpipe":
+            return [rank, ranks - 1 - rank]
+        if self.schedule in ("dualpipev", "zero-bubble-v"):
+            return [rank, 2 * ranks - 1 - rank]
+        return [chunk * ranks + rank for chunk in range(self.chunks)]
+
+
+class Part(NamedTuple):
+    """A part of a stage: `embedding`, `layer`, `mtp` (with the number of the layer) or `loss`."""
+
+    kind: str
+    layer: int = -1
+
+
+_LETTERS = {"E": "embedding", "t": "layer", "m": "mtp", "L": "loss"}
+
+
+def parse_layout(text: str, model: Model) -> List[List[Part]]:
+    """The stages of a layout in Megatron's notation, for example `Et*2|(tt|)*22t|(tt|)*7mL`."""
+    flat = "".join(text.replace(",", "").split())
+    expanded = flat
+    for _ in range(8):  # groups may be nested
+        shorter = re.sub(r"\(([^()]*)\)(?:\*(\d+))?", lambda m: m.group(1) * _repeat(m.group(2)), expanded)
+        shorter = re.sub(r"([A-Za-z|])\*(\d+)", lambda m: m.group(1) * _repeat(m.group(2)), shorter)
+        if shorter == expanded:
+            break
+        expanded = shorter
+    if not re.fullmatch(r"[EtmL|]*", expanded):
+        raise InputError(f"expected a layout of E, t, m, L, |, groups in parentheses and *N, but got '{text}'")
+    stages: List[List[Part]] = []
+    layer, mtp = 0, model.layers
+    for letters in expanded.rstrip("|").split("|") if expanded else []:
+        stage = []
+        for letter in letters:
+            kind = _LETTERS[letter]
+            if kind == "layer":
+                stage.append(Part(kind, layer))
+                layer += 1
+            elif kind == "mtp":
+                stage.append(Part(kind, mtp))
+                mtp += 1
+            else:
+                stage.append(Part(kind))
+        stages.append(stage)
+    if layer != model.layers:
+        raise InputError(f"expected {model.layers} layers (t) in layout '{text}', but got {layer}")
+    kinds = [part.kind for stage in stages for part in stage]
+    for kind, letter in (("embedding", "E"), ("loss", "L")):
+        if kinds.count(kind) != 1:
+            raise InputError(f"expected one {letter} in layout '{text}', but got {kinds.count(kind)}")
+    return stages
+
+
+def _repeat(text: Optional[str]) -> int:
+    """A count in a layout; long ones are refused before they are written out."""
+    count = int(text) if text else 1
+    if count > 10000:
+        raise InputError(f"expected repeats of at most 10000 in a layout, but got {count}")
+    return count
+
+
+@dataclasses.dataclass(frozen=True)
+class _JobFile:
+    """The keys of a job file."""
+
+    model: str
+    sizes: Sizes
+    batch: Batch
+    precision: Precision = Precision()
+    recompute: Recompute = Recompute()
+    schedule: str = "1f1b"
+    layout: str = ""
+    frees: str = "prompt"
+    capacity: float = 1.0
+    device: str = "80GiB"
+    overhead: str = "0"
+
+
+def load_job(path: str) -> Job:
+    """The job that a file describes; `model` names one that comes with the package, or a file beside the job's."""
+    from .command import parse_bytes
+
+    file = pathlib.Path(path)
+    read = build(_JobFile, read_table(file), f"'{file.name}'")
+    values = {field.name: getattr(read, field.name) for field in dataclasses.fields(read)}
+    values["model"] = load_model(read.model, file.parent)
+    try:
+        values["device"], values["overhead"] = parse_bytes(read.device), parse_bytes(read.overhead)
+        return Job(**values)
+    except InputError as error:
+        raise InputError(f"'{file.name}': {error}") from None
