@@ -13,7 +13,7 @@ import pathlib
 import re
 from typing import List, NamedTuple, Optional, Tuple
 
-from .command import InputError
+from .command import InputError, parse_bytes
 from .config import build, read_table
 from .models import Model, load_model
 from .params import Precision
@@ -246,13 +246,16 @@ class _JobFile:
 
 
 def load_job(path: str) -> Job:
-    """The job that a file describes; `model` names one that comes with the package, or a file beside the job's."""
-    from .command import parse_bytes
-
+    """The job that a file describes; `model` names one that comes with the package, or a file beside the job's, or is a
+    table with the model's own keys."""
     file = pathlib.Path(path)
-    read = build(_JobFile, read_table(file), f"'{file.name}'")
+    table = read_table(file)
+    own = table.get("model")
+    if isinstance(own, dict):
+        table = {**table, "model": "own"}
+    read = build(_JobFile, table, f"'{file.name}'")
     values = {field.name: getattr(read, field.name) for field in dataclasses.fields(read)}
-    values["model"] = load_model(read.model, file.parent)
+    values["model"] = build(Model, own, f"'{file.name}': 'model'") if isinstance(own, dict) else load_model(read.model, file.parent)
     try:
         values["device"], values["overhead"] = parse_bytes(read.device), parse_bytes(read.overhead)
         return Job(**values)
