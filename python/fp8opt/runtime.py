@@ -26,7 +26,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 __all__ = ["Argument", "DType", "Error", "Function", "Program", "Result", "ResultArray", "Role"]
 
-ABI_VERSION = 3
+ABI_VERSION = 4
 
 
 class Error(RuntimeError):
@@ -79,7 +79,7 @@ class _ResultInfo(ctypes.Structure):
 class _RunnerOptions(ctypes.Structure):
     _fields_ = [("struct_size", ctypes.c_size_t), ("memory", ctypes.c_int), ("watch", ctypes.c_int),
                 ("poison", ctypes.c_int), ("ledger", ctypes.c_int), ("graph", ctypes.c_int),
-                ("gemms_only", ctypes.c_int)]
+                ("gemms_only", ctypes.c_int), ("streams", ctypes.c_uint32)]
 
 
 def _find_library() -> str:

@@ -38,11 +38,13 @@ public:
                    std::string &error) = 0;
 };
 
-/// A point in a stream, for timing.
+/// A point in a stream, for timing and for other streams to wait for.
 class Event {
 public:
   virtual ~Event() = default;
   virtual bool record(void *stream, std::string &error) = 0;
+  /// What is enqueued on `stream` from here on starts when this has happened.
+  virtual bool wait(void *stream, std::string &error) = 0;
   /// Milliseconds from `start` to this event; waits until both have happened.
   /// `start` is of the same backend.
   virtual bool elapsed(const Event &start, double &milliseconds,

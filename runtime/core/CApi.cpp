@@ -188,12 +188,12 @@ int fp8rt_create_runner(fp8rt_program *program, size_t index,
                              std::to_string(options->struct_size) +
                              "; the caller was built for another version");
     std::string message;
-    auto created =
-        Runner::create(*program->program, index,
-                       {options->memory == FP8RT_DYNAMIC, options->watch != 0,
-                        options->poison != 0, options->ledger != 0,
-                        options->graph != 0, options->gemms_only != 0},
-                       message);
+    auto created = Runner::create(
+        *program->program, index,
+        {options->memory == FP8RT_DYNAMIC, options->watch != 0,
+         options->poison != 0, options->ledger != 0, options->graph != 0,
+         options->gemms_only != 0, std::max(options->streams, 1u)},
+        message);
     if (!created)
       return fail(error, message);
     *runner = new fp8rt_runner{std::move(created), function, std::nullopt};

@@ -76,7 +76,10 @@ std::unique_ptr<Program> fp8rt::loadProgram(std::string bytes,
   return program->backend ? std::move(program) : nullptr;
 }
 
-Runner::~Runner() = default;
+Runner::~Runner() {
+  for (void *stream : furtherStreams)
+    program.backend->destroyStream(stream);
+}
 
 std::unique_ptr<Runner> Runner::create(Program &program, size_t function,
                                        RunnerOptions options,
@@ -94,6 +97,17 @@ bool Runner::prepare(std::string &error) {
   }
   if (options.gemmsOnly && (options.dynamic || options.watch)) {
     error = "the gemms alone run in planned memory, not watched";
+    return false;
+  }
+  if (options.streams == 0 || options.streams > kMostStreams) {
+    error = "expected 1 to " + std::to_string(kMostStreams) +
+            " streams, but got " + std::to_string(options.streams);
+    return false;
+  }
+  if (options.streams > 1 &&
+      (options.dynamic || options.watch || options.ledger)) {
+    error = "several streams need planned memory, and a run that is neither "
+            "watched nor has a ledger";
     return false;
   }
   tasks.resize(function.commands.size());
@@ -114,6 +128,8 @@ bool Runner::prepare(std::string &error) {
   }
   taskAddresses.resize(most);
   if (options.ledger && !prepareLedger(error))
+    return false;
+  if (options.streams > 1 && !prepareStreams(error))
     return false;
   if (!options.dynamic && !options.watch)
     return true;
@@ -140,6 +156,49 @@ bool Runner::prepareLedger(std::string &error) {
       return false;
   }
   return true;
+}
+
+bool Runner::prepareStreams(std::string &error) {
+  while (furtherStreams.size() + 1 < options.streams) {
+    void *stream = nullptr;
+    if (!program.backend->createStream(stream, error))
+      return false;
+    furtherStreams.push_back(stream);
+  }
+  startEvent = program.backend->createEvent(error);
+  streamEvents.resize(function.commands.size());
+  for (size_t i = 0; startEvent && i < streamEvents.size(); ++i) {
+    if (movesStorage(function.commands[i]))
+      continue;
+    streamEvents[i] = program.backend->createEvent(error);
+    if (!streamEvents[i])
+      return false;
+  }
+  return startEvent != nullptr;
+}
+
+/// Where each command goes, for the addresses that are bound.
+void Runner::spread() {
+  if (!streamSteps.empty() && spreadArguments == argumentData &&
+      spreadBuffers == bufferData)
+    return;
+  std::vector<std::vector<Access>> accesses(function.commands.size());
+  for (size_t i = 0; i < accesses.size(); ++i) {
+    const Command &command = function.commands[i];
+    std::vector<bool> writes(command.refs.size());
+    for (uint32_t position : command.writes)
+      writes[position] = true;
+    for (size_t r = 0; r < command.refs.size(); ++r) {
+      Ref ref = command.refs[r];
+      auto begin = reinterpret_cast<uintptr_t>(addressOf(ref));
+      uint64_t bytes = ref.isArgument ? function.arguments[ref.index].bytes
+                                      : function.buffers[ref.index].bytes;
+      accesses[i].push_back({begin, begin + bytes, writes[r]});
+    }
+  }
+  streamSteps = planStreams(function, accesses, options.streams);
+  spreadArguments = argumentData;
+  spreadBuffers = bufferData;
 }
 
 /// Planned allocs and frees do nothing and need no events.
@@ -226,7 +285,43 @@ bool Runner::execute(size_t index, void *stream, std::string &error) {
   return false;
 }
 
+/// `runCommands` on several streams. What the caller's stream was given before
+/// happens before all of it, what it is given next after all of it.
+bool Runner::runSpread(void *stream, std::string &error) {
+  spread();
+  if (!startEvent->record(stream, error))
+    return false;
+  for (void *further : furtherStreams)
+    if (!startEvent->wait(further, error))
+      return false;
+  auto streamAt = [&](uint32_t index) {
+    return index == 0 ? stream : furtherStreams[index - 1];
+  };
+  std::vector<Event *> last(options.streams);
+  for (size_t i = 0; i < function.commands.size(); ++i) {
+    if (movesStorage(function.commands[i]))
+      continue;
+    const StreamStep &step = streamSteps[i];
+    void *own = streamAt(step.stream);
+    for (uint32_t earlier : step.waits)
+      if (!streamEvents[earlier]->wait(own, error))
+        return false;
+    if (!execute(i, own, error))
+      return false;
+    if (step.recorded && !streamEvents[i]->record(own, error))
+      return false;
+    if (step.recorded)
+      last[step.stream] = streamEvents[i].get();
+  }
+  for (uint32_t i = 1; i < options.streams; ++i)
+    if (last[i] && !last[i]->wait(stream, error))
+      return false;
+  return true;
+}
+
 bool Runner::runCommands(void *stream, std::string &error) {
+  if (options.streams > 1)
+    return runSpread(stream, error);
   if (options.ledger && !events[0]->record(stream, error))
     return false;
   for (size_t i = 0; i < function.commands.size(); ++i) {

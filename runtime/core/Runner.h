@@ -16,6 +16,7 @@
 #include "Backend.h"
 #include "DynamicMemory.h"
 #include "Manifest.h"
+#include "Streams.h"
 #include "Watcher.h"
 #include "fp8rt/Container.h"
 
@@ -50,7 +51,13 @@ struct RunnerOptions {
   bool graph = false;
   /// Run the gemms only: the time of the matmuls alone, without a meaning.
   bool gemmsOnly = false;
+  /// Streams to spread the commands over, the caller's among them; more than
+  /// one in planned mode only, neither watched nor with a ledger.
+  uint32_t streams = 1;
 };
+
+/// The most streams of a runner.
+inline constexpr uint32_t kMostStreams = 16;
 
 struct LedgerEntry {
   double milliseconds = 0;
@@ -104,6 +111,9 @@ private:
             size_t arenaSize, std::string &error);
   bool execute(size_t index, void *stream, std::string &error);
   bool runCommands(void *stream, std::string &error);
+  bool prepareStreams(std::string &error);
+  void spread();
+  bool runSpread(void *stream, std::string &error);
   bool replay(void *stream, std::string &error);
   bool finish(std::string &error);
   bool isTimed(size_t command) const;
@@ -127,6 +137,15 @@ private:
   std::unique_ptr<Watcher> watcher;
   std::optional<DynamicMemory> dynamicMemory;
   std::optional<uint64_t> measuredPeak;
+  /// On several streams: those beside the caller's, what goes where for the
+  /// addresses of the last run, an event for each command (null where no one
+  /// waits for it), and one for the start.
+  std::vector<void *> furtherStreams;
+  std::vector<StreamStep> streamSteps;
+  std::vector<void *> spreadArguments;
+  std::vector<void *> spreadBuffers;
+  std::vector<std::unique_ptr<Event>> streamEvents;
+  std::unique_ptr<Event> startEvent;
   std::unique_ptr<Graph> graph;
   /// Addresses that the graph was recorded with.
   std::vector<void *> graphArguments;

@@ -113,6 +113,7 @@ public:
     at = std::chrono::steady_clock::now();
     return true;
   }
+  bool wait(void *, std::string &) override { return true; }
   bool elapsed(const Event &start, double &milliseconds,
                std::string &) const override {
     milliseconds = std::chrono::duration<double, std::milli>(

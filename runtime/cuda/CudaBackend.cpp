@@ -103,6 +103,15 @@ public:
         error);
   }
 
+  bool wait(void *stream, std::string &error) override {
+    CudaDevice::Scope scope(device);
+    return device.driver.check(
+        "cuStreamWaitEvent",
+        device.driver.cuStreamWaitEvent(streamOf(stream), event,
+                                        CU_EVENT_WAIT_DEFAULT),
+        error);
+  }
+
   bool elapsed(const Event &start, double &milliseconds,
                std::string &error) const override {
     CudaDevice::Scope scope(device);

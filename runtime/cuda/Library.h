@@ -73,7 +73,8 @@
   X(cuStreamCreate)                                                            \
   X(cuStreamDestroy)                                                           \
   X(cuStreamEndCapture)                                                        \
-  X(cuStreamSynchronize)
+  X(cuStreamSynchronize)                                                       \
+  X(cuStreamWaitEvent)
 
 #define FP8RT_CUBLASLT_FUNCTIONS(X)                                            \
   X(cublasLtCreate)                                                            \

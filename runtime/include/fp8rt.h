@@ -32,7 +32,7 @@ extern "C" {
 #endif
 
 /// Changes when a declaration below changes incompatibly.
-#define FP8RT_ABI_VERSION 3
+#define FP8RT_ABI_VERSION 4
 int fp8rt_abi_version(void);
 
 typedef struct fp8rt_program fp8rt_program;
@@ -128,6 +128,12 @@ typedef struct {
   /// Planned mode: run the matmuls only, to time them; the results mean
   /// nothing.
   int gemms_only;
+  /// Streams to run on, up to 16: the caller's (0 or 1: only that) and others
+  /// that the runner makes.
+  /// Two commands that touch the same bytes, one of them writing, keep their
+  /// order; the others may run side by side. More than one in planned mode
+  /// only, neither watched nor with a ledger. The CPU has one.
+  uint32_t streams;
 } fp8rt_runner_options;
 
 typedef struct {

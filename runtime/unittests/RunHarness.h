@@ -43,6 +43,7 @@ struct RunOptions {
   bool poison = false;
   int runs = 1;
   bool graph = false;
+  unsigned streams = 1;
 };
 
 inline std::string take(fp8rt_error *error) {
@@ -98,7 +99,10 @@ inline std::string artifactFor(const std::string &backend,
   std::string error, text = forGpu(manifest).dump();
   std::optional<std::string> kernels =
       readWholeFile(testFile(FP8RT_TEST_CUBIN), error);
-  EXPECT_TRUE(kernels) << error;
+  if (!kernels) {
+    ADD_FAILURE() << error;
+    return "";
+  }
   return *serializeContainer(ContainerKind::Artifact,
                              {{"manifest", text}, {"cuda.cubin", *kernels}},
                              error);
@@ -199,9 +203,10 @@ inline Outcome runManifest(const Json &manifest, RunOptions options = {},
   fp8rt_runner_options request{};
   request.struct_size = sizeof(request);
   request.memory = options.memory;
-  request.watch = options.watch && !options.graph;
+  request.watch = options.watch && !options.graph && options.streams == 1;
   request.poison = options.poison;
   request.graph = options.graph;
+  request.streams = options.streams;
   fp8rt_runner *runner = nullptr;
   fp8rt_error *failure = nullptr;
   if (fp8rt_create_runner(program.handle, 0, &request, &runner, &failure)) {

@@ -58,6 +58,37 @@ TEST_P(Run, UnwatchedRunDoesNotMeasure) {
   EXPECT_EQ(outcome.out[7], 35.0f);
 }
 
+TEST_P(Run, SeveralStreamsGiveTheSameOutputs) {
+  for (unsigned streams : {2u, 3u, 16u})
+    for (bool graph : {false, true}) {
+      if (graph && !onGpu())
+        continue;
+      RunOptions options;
+      options.runs = 3;
+      options.graph = graph;
+      options.streams = streams;
+      Outcome outcome = run(manifest({goodFunction()}), options);
+      EXPECT_EQ(outcome.error, "");
+      ASSERT_EQ(outcome.out.size(), 64u);
+      for (int i = 0; i < 64; ++i)
+        EXPECT_EQ(outcome.out[i], 5.0f * static_cast<float>(i));
+    }
+}
+
+TEST_P(Run, SeveralStreamsNeedPlannedMemory) {
+  RunOptions options;
+  options.memory = FP8RT_DYNAMIC;
+  options.streams = 2;
+  EXPECT_NE(run(manifest({goodFunction()}), options)
+                .error.find("several streams need planned memory"),
+            std::string::npos);
+  options.memory = FP8RT_PLANNED;
+  options.streams = 17;
+  EXPECT_NE(run(manifest({goodFunction()}), options)
+                .error.find("expected 1 to 16 streams, but got 17"),
+            std::string::npos);
+}
+
 TEST_P(Run, CallerPlacedResultCountsInThePeakOnly) {
   Json function = goodFunction();
   function["buffers"][2]["offset"] = -1;

@@ -55,6 +55,8 @@ compiled by the fp8-opt beside this tool first.
                          allocation at each command, counted
   --steps=N              steps to run (default: 1)
   --warmup=N             steps before them, not timed (default: 0; on a GPU 3)
+  --streams=N            on a GPU: run what does not depend on each other on N
+                         streams (default: 1; the watched step has one)
   --graph                record the step in a CUDA graph and replay it
   --microbatches=M       runs a step, before end_of_step (default: 1)
   --seed=S               seed of the inputs (default: 0)
@@ -120,7 +122,7 @@ ParseOutcome fp8run::parseOptions(int argc, char **argv, Options &options,
                         : arg == "dump-outputs" ? &options.dumpOutputs
                                                 : nullptr;
     bool isNumber = arg == "steps" || arg == "microbatches" || arg == "seed" ||
-                    arg == "warmup";
+                    arg == "warmup" || arg == "streams";
     if (!text && !isNumber && arg != "memory" && arg != "tolerance")
       return fail("unknown option '" + std::string(argv[i]) +
                   "'; fp8-run --help lists all");
@@ -145,10 +147,14 @@ ParseOutcome fp8run::parseOptions(int argc, char **argv, Options &options,
       bool isSeed = arg == "seed", isWarmup = arg == "warmup";
       uint64_t &number = arg == "steps"          ? options.steps
                          : arg == "microbatches" ? options.microbatches
+                         : arg == "streams"      ? options.streams
                          : isWarmup              ? options.warmup.emplace()
                                                  : options.seed;
       if (!parseCount(arg, *value, isSeed || isWarmup ? 0 : 1,
-                      isSeed ? UINT64_MAX : 1000000, number, error))
+                      isSeed             ? UINT64_MAX
+                      : arg == "streams" ? 16
+                                         : 1000000,
+                      number, error))
         return ParseOutcome::Error;
     }
   }
@@ -160,6 +166,8 @@ ParseOutcome fp8run::parseOptions(int argc, char **argv, Options &options,
                 "'");
   if (options.graph && (!options.isCuda() || options.dynamic))
     return fail("--graph: expected --backend=cuda and --memory=planned");
+  if (options.streams > 1 && (!options.isCuda() || options.dynamic))
+    return fail("--streams: expected --backend=cuda and --memory=planned");
   if (options.bench && options.dynamic)
     return fail("--bench: expected --memory=planned, whose arena keeps the "
                 "data that the matmuls are timed on");

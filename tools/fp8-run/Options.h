@@ -40,6 +40,8 @@ struct Options {
   std::optional<uint64_t> warmup;
   /// Record the step and replay it (on a GPU).
   bool graph = false;
+  /// Streams of the timed steps (on a GPU).
+  uint64_t streams = 1;
   /// Also time the step's matmuls alone, and copies.
   bool bench = false;
   /// On a GPU: the largest relative error that a check accepts; by default

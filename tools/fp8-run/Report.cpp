@@ -117,6 +117,7 @@ std::string fp8run::resultsJson(const Options &options,
   if (options.isCuda()) {
     json["warmup"] = options.warmupSteps();
     json["graph"] = options.graph;
+    json["streams"] = options.streams;
     json["device_bytes"] =
         results.deviceBytes ? Json(*results.deviceBytes) : Json();
     json["device_overhead_bytes"] =

@@ -426,6 +426,8 @@ private:
                              (kind == PassKind::Timed && !options.isCuda())));
       request.graph = options.graph &&
                       (kind == PassKind::Timed || kind == PassKind::GemmsAlone);
+      request.streams =
+          kind == PassKind::Timed ? static_cast<uint32_t>(options.streams) : 1;
       request.gemms_only = kind == PassKind::GemmsAlone;
       fp8rt_runner *runner = nullptr;
       fp8rt_error *failure = nullptr;
