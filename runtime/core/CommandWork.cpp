@@ -82,7 +82,8 @@ std::vector<CommandWork> fp8rt::commandWork(const Function &function) {
       work[i].bytes = 2 * command.bytes;
       break;
     case CommandOp::Fill:
-      work[i].bytes = command.bytes;
+      for (uint64_t bytes : command.fillBytes)
+        work[i].bytes += bytes;
       break;
     }
     previous = &command;

@@ -312,11 +312,29 @@ private:
              readRef(node.at("dst"), out.refs[1]) &&
              node.at("bytes").bytes(out.bytes);
     case CommandOp::Fill:
-      out.refs.resize(1);
-      out.writes = {0};
-      return readRef(node.at("dst"), out.refs[0]) &&
-             node.at("offset").bytes(out.offset) &&
-             node.at("bytes").bytes(out.bytes);
+      return readFill(node, out);
+    }
+    return true;
+  }
+
+  bool readFill(const Node &node, Command &out) {
+    std::vector<int64_t> sizes;
+    Node destinations = node.at("dst");
+    size_t count = 0;
+    if (!destinations.array(count) || !node.at("bytes").integers(sizes, 1))
+      return false;
+    out.refs.resize(count);
+    for (size_t i = 0; i < count; ++i)
+      if (!readRef(destinations.item(i), out.refs[i]))
+        return false;
+    if (sizes.empty() || sizes.size() != out.refs.size())
+      return node.at("bytes").fail("expected as many sizes as 'dst' has refs, "
+                                   "and at least one, but got " +
+                                   std::to_string(sizes.size()) + " for " +
+                                   std::to_string(out.refs.size()));
+    for (size_t i = 0; i < sizes.size(); ++i) {
+      out.writes.push_back(static_cast<uint32_t>(i));
+      out.fillBytes.push_back(static_cast<uint64_t>(sizes[i]));
     }
     return true;
   }

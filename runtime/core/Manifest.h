@@ -102,8 +102,8 @@ enum class CommandOp { Alloc, Free, Launch, Gemm, Copy, Fill };
 
 /// One command. `refs` lists all storage it touches, in a fixed order (a
 /// launch: its arguments; a gemm: a, b, d, workspace, then c, scale_a, scale_b
-/// where present; a copy: src, dst; a fill: dst); `writes` are positions in
-/// `refs`.
+/// where present; a copy: src, dst; a fill: all it sets to zero); `writes` are
+/// positions in `refs`.
 struct Command {
   CommandOp op = CommandOp::Alloc;
   std::string name;
@@ -113,9 +113,9 @@ struct Command {
   std::optional<LaunchGeometry> geometry; // launch
   std::vector<Ref> refs;                  // launch, gemm, copy, fill
   std::vector<uint32_t> writes;
-  GemmCommand gemm;    // gemm
-  uint64_t offset = 0; // fill: the first byte of dst
-  uint64_t bytes = 0;  // copy, fill
+  GemmCommand gemm;                // gemm
+  uint64_t bytes = 0;              // copy
+  std::vector<uint64_t> fillBytes; // fill: of each ref, from its start
 };
 
 struct Function {

@@ -284,13 +284,12 @@ private:
   }
 
   bool checkFill(const Command &command) {
-    Ref ref = command.refs[0];
-    if (command.bytes == 0 || command.offset > bytesOf(ref) ||
-        command.bytes > bytesOf(ref) - command.offset)
-      return fail(describe(command) + " fills " +
-                  std::to_string(command.bytes) + " bytes from byte " +
-                  std::to_string(command.offset) + ", but " + nameOf(ref) +
-                  " has " + std::to_string(bytesOf(ref)));
+    for (size_t i = 0; i < command.refs.size(); ++i)
+      if (command.fillBytes[i] > bytesOf(command.refs[i]))
+        return fail(describe(command) + " fills " +
+                    std::to_string(command.fillBytes[i]) + " bytes, but " +
+                    nameOf(command.refs[i]) + " has " +
+                    std::to_string(bytesOf(command.refs[i])));
     return true;
   }
 

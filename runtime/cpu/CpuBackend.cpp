@@ -97,14 +97,15 @@ private:
 
 class FillTask : public Task {
 public:
-  FillTask(size_t offset, size_t bytes) : offset(offset), bytes(bytes) {}
+  explicit FillTask(std::vector<uint64_t> bytes) : bytes(std::move(bytes)) {}
   bool run(void *const *addresses, void *, std::string &) override {
-    std::memset(static_cast<unsigned char *>(addresses[0]) + offset, 0, bytes);
+    for (size_t i = 0; i < bytes.size(); ++i)
+      std::memset(addresses[i], 0, bytes[i]);
     return true;
   }
 
 private:
-  size_t offset, bytes;
+  std::vector<uint64_t> bytes;
 };
 
 class CpuEvent : public Event {
@@ -186,7 +187,7 @@ public:
     case CommandOp::Copy:
       return std::make_unique<CopyTask>(command.bytes);
     case CommandOp::Fill:
-      return std::make_unique<FillTask>(command.offset, command.bytes);
+      return std::make_unique<FillTask>(command.fillBytes);
     case CommandOp::Alloc:
     case CommandOp::Free:
       break;

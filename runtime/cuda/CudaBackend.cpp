@@ -18,6 +18,7 @@
 #include "CudaMemory.h"
 #include "DeviceKernels.h"
 
+#include <algorithm>
 #include <mutex>
 
 using namespace fp8rt;
@@ -26,6 +27,9 @@ namespace {
 
 /// More than this of dynamic shared memory must be asked for.
 constexpr uint32_t kDefaultSharedBytes = 48 * 1024;
+
+/// The highest priority of streams; the driver takes the nearest it has.
+constexpr int kUrgent = -1000;
 
 class LaunchTask : public Task {
 public:
@@ -68,16 +72,32 @@ private:
 
 class FillTask : public Task {
 public:
-  FillTask(Backend &backend, size_t offset, size_t bytes)
-      : backend(backend), offset(offset), bytes(bytes) {}
+  FillTask(const CudaDevice &device, std::vector<uint64_t> bytes)
+      : device(device), bytes(std::move(bytes)) {}
+
+  /// One launch for up to kZeroRegions regions: each costs as much as it.
   bool run(void *const *addresses, void *stream, std::string &error) override {
-    return backend.set(static_cast<unsigned char *>(addresses[0]) + offset, 0,
-                       bytes, stream, error);
+    CudaDevice::Scope scope(device);
+    for (size_t first = 0; first < bytes.size(); first += kZeroRegions) {
+      size_t count = std::min(bytes.size() - first, kZeroRegions);
+      ZeroParameters parameters{};
+      uint64_t most = 0;
+      for (size_t i = 0; i < count; ++i) {
+        parameters.regions[i] = {
+            static_cast<unsigned char *>(addresses[first + i]),
+            bytes[first + i]};
+        most = std::max(most, bytes[first + i]);
+      }
+      if (!device.launch(device.zero, parameters, (most + 15) / 16,
+                         static_cast<unsigned>(count), stream, error))
+        return false;
+    }
+    return true;
   }
 
 private:
-  Backend &backend;
-  size_t offset, bytes;
+  const CudaDevice &device;
+  std::vector<uint64_t> bytes;
 };
 
 class CudaEvent : public Event {
@@ -211,7 +231,7 @@ public:
     case CommandOp::Copy:
       return std::make_unique<CopyTask>(*this, command.bytes);
     case CommandOp::Fill:
-      return std::make_unique<FillTask>(*this, command.offset, command.bytes);
+      return std::make_unique<FillTask>(*device, command.fillBytes);
     case CommandOp::Alloc:
     case CommandOp::Free:
       break;
@@ -229,9 +249,13 @@ public:
           std::string &error) override {
     CudaDevice::Scope scope(*device);
     // A stream of its own: the caller's may be the default one, which cannot
-    // be recorded, or hold work.
-    void *stream = nullptr;
-    if (!createStream(stream, error))
+    // be recorded, or hold work. What is on it goes before what other streams
+    // have, which nothing waits for (Streams.h).
+    CUstream stream = nullptr;
+    if (!device->driver.check("cuStreamCreateWithPriority",
+                              device->driver.cuStreamCreateWithPriority(
+                                  &stream, CU_STREAM_NON_BLOCKING, kUrgent),
+                              error))
       return nullptr;
     std::unique_ptr<CudaGraph> graph = record(stream, enqueue, error);
     destroyStream(stream);

@@ -68,7 +68,8 @@ bool CudaDevice::loadKernels(std::string &error) {
   for (auto [symbol, function] : {std::pair("fp8rt_compare", &compare),
                                   std::pair("fp8rt_pattern", &pattern),
                                   std::pair("fp8rt_factors", &factors),
-                                  std::pair("fp8rt_fill_input", &fillInput)})
+                                  std::pair("fp8rt_fill_input", &fillInput),
+                                  std::pair("fp8rt_zero", &zero)})
     if (!driver.check(symbol,
                       driver.cuModuleGetFunction(function, kernels, symbol),
                       error) ||

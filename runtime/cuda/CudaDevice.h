@@ -74,7 +74,7 @@ public:
   CUcontext context = nullptr;
   int processors = 0;
   CUfunction compare = nullptr, pattern = nullptr, factors = nullptr,
-             fillInput = nullptr;
+             fillInput = nullptr, zero = nullptr;
 
 private:
   explicit CudaDevice(const CudaDriver &driver) : driver(driver) {}

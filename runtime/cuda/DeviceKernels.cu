@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Kernels that no plan knows of: the factors of a matmul, and what the watcher
+// Kernels that no plan knows of: the factors of a matmul, fills, and what the watcher
 // and the tool need (patterns, comparisons, test inputs). Each walks its data
 // with a stride of the whole grid, so that any grid is right.
 //
@@ -90,6 +90,16 @@ extern "C" __global__ void fp8rt_factors(FactorParameters p) {
                                                    j * operand.fastStride])
                          : 1.0f;
   }
+}
+
+extern "C" __global__ void fp8rt_zero(const __grid_constant__
+                                      ZeroParameters p) {
+  ZeroRegion region = p.regions[blockIdx.y];
+  uint64_t words = region.bytes / 16;
+  for (uint64_t i = firstIndex(); i < words; i += gridStride())
+    reinterpret_cast<uint4 *>(region.data)[i] = make_uint4(0, 0, 0, 0);
+  for (uint64_t i = firstIndex(); i < region.bytes % 16; i += gridStride())
+    region.data[words * 16 + i] = 0;
 }
 
 extern "C" __global__ void fp8rt_fill_input(FillInputParameters p) {

@@ -13,6 +13,7 @@
 #ifndef FP8RT_CUDA_DEVICEKERNELS_H
 #define FP8RT_CUDA_DEVICEKERNELS_H
 
+#include <cstddef>
 #include <cstdint>
 
 namespace fp8rt {
@@ -51,6 +52,20 @@ struct FactorOperand {
 /// fp8rt_factors: block row y of the grid makes the factors of operand y.
 struct FactorParameters {
   FactorOperand operands[2];
+};
+
+/// The most regions of one launch of fp8rt_zero.
+inline constexpr std::size_t kZeroRegions = 16;
+
+struct ZeroRegion {
+  unsigned char *data;
+  uint64_t bytes;
+};
+
+/// fp8rt_zero: block row y of the grid sets region y to zero; `data` is
+/// aligned to 16 bytes.
+struct ZeroParameters {
+  ZeroRegion regions[kZeroRegions];
 };
 
 /// fp8rt_fill_input: `count` elements as fp8rt/Inputs.h says; `dtype` and

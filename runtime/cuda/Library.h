@@ -71,6 +71,7 @@
   X(cuModuleUnload)                                                            \
   X(cuStreamBeginCapture)                                                      \
   X(cuStreamCreate)                                                            \
+  X(cuStreamCreateWithPriority)                                                \
   X(cuStreamDestroy)                                                           \
   X(cuStreamEndCapture)                                                        \
   X(cuStreamSynchronize)                                                       \

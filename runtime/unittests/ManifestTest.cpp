@@ -225,21 +225,26 @@ std::string gpuRefusal(const Json &function, const std::string &pointer,
 
 TEST(Manifest, RefusesBadCommandsForAGpu) {
   Json good = goodFunction();
-  Json fill = {{"op", "fill"}, {"dst", buf(0)},  {"offset", 8},
-               {"bytes", 16},  {"name", "zero"}, {"loc", "zero.mlir:1:2"}};
+  Json fill = {{"op", "fill"},
+               {"dst", Json::array({buf(0)})},
+               {"bytes", Json::array({16})},
+               {"name", "zero"},
+               {"loc", "zero.mlir:1:2"}};
   good["commands"].insert(good["commands"].begin() + 1, fill);
   const std::string head = "manifest: function 'step': ";
   const std::string filling = head + "fill 'zero' (zero.mlir:1:2)";
   const std::string first = head + "launch 'first' (first.mlir:1:2)";
   const std::string place = "manifest: /functions[0]/commands";
   EXPECT_EQ(gpuRefusal(good, "/saved_bytes", 0), "");
-  EXPECT_EQ(gpuRefusal(good, "/commands/1/bytes", 249),
-            filling + " fills 249 bytes from byte 8, but buffer 'y' has 256");
-  EXPECT_EQ(gpuRefusal(good, "/commands/1/bytes", 0),
-            filling + " fills 0 bytes from byte 8, but buffer 'y' has 256");
-  EXPECT_EQ(gpuRefusal(good, "/commands/1/offset", 257),
-            filling + " fills 16 bytes from byte 257, but buffer 'y' has 256");
-  EXPECT_EQ(gpuRefusal(good, "/commands/1/dst", arg(0)),
+  EXPECT_EQ(gpuRefusal(good, "/commands/1/bytes/0", 257),
+            filling + " fills 257 bytes, but buffer 'y' has 256");
+  EXPECT_EQ(gpuRefusal(good, "/commands/1/bytes/0", 0),
+            place +
+                "[1]/bytes[0]: expected an integer of at least 1, but got 0");
+  EXPECT_EQ(gpuRefusal(good, "/commands/1/bytes", Json::array({1, 2})),
+            place + "[1]/bytes: expected as many sizes as 'dst' has refs, and "
+                    "at least one, but got 2 for 1");
+  EXPECT_EQ(gpuRefusal(good, "/commands/1/dst/0", arg(0)),
             filling +
                 " writes argument 'x', which is neither state nor donated");
   EXPECT_EQ(gpuRefusal(good, "/commands/2/grid", Json()),

@@ -318,21 +318,22 @@ TEST_P(Run, GemmAndCopy) {
 TEST_P(Run, FillsAndSeveralLaunchesOfAKernel) {
   // The CPU has no kernels of several launches, but fills.
   Json function = goodFunction();
-  Json fill = {{"op", "fill"}, {"dst", buf(2)}, {"offset", 8},
-               {"bytes", 16},  {"name", "z"},   {"loc", ""}};
+  Json fill = {{"op", "fill"},
+               {"dst", Json::array({buf(2)})},
+               {"bytes", Json::array({20})},
+               {"name", "z"},
+               {"loc", ""}};
   function["commands"].push_back(fill);
   Outcome outcome = run(manifest({function}));
   EXPECT_EQ(outcome.error, "");
   ASSERT_EQ(outcome.out.size(), 64u);
   for (int i = 0; i < 64; ++i)
-    EXPECT_EQ(outcome.out[i],
-              i >= 2 && i < 6 ? 0.0f : 5.0f * static_cast<float>(i));
+    EXPECT_EQ(outcome.out[i], i < 5 ? 0.0f : 5.0f * static_cast<float>(i));
   if (!onGpu())
     return;
   function = goodFunction();
-  fill["dst"] = buf(0);
-  fill["offset"] = 0;
-  fill["bytes"] = 4;
+  fill["dst"] = Json::array({buf(0)});
+  fill["bytes"] = Json::array({4});
   auto &commands = function["commands"];
   commands[1] = launch("spread", {arg(0), buf(0)}, "first");
   commands.insert(commands.begin() + 1,

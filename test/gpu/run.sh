@@ -11,7 +11,7 @@
 # compiler nor the sources.
 #
 # Each artifact runs in planned memory (its first step watched), in dynamic memory, with a check in both (every step
-# watched, freed storage poisoned, outputs compared), and as a CUDA graph. One line a run: measured peak against the
+# watched, freed storage poisoned, outputs compared), as a CUDA graph, and on three streams with and without one. One line a run: measured peak against the
 # plan's, the pool's own figure, the relative error, the step's time, and whether the outputs have the bits of the
 # program's first run, which they must have under every plan and in every mode. Exit code 1 where anything failed. Logs
 # and JSON go to OUT_DIR. Run from a source tree, it compares the casts of ARTIFACTS/casts with the CPU's on 64 million values at
@@ -50,7 +50,7 @@ for artifact in "$artifacts"/*.fp8; do
   [[ -f $artifacts/$program.args ]] && read -r -a arguments <"$artifacts/$program.args"
   check=()
   [[ -f $artifacts/$program.ref ]] && check=("--check=$artifacts/$program.ref")
-  for mode in planned dynamic planned-check dynamic-check graph; do
+  for mode in planned dynamic planned-check dynamic-check graph streams streams-graph; do
     options=("${arguments[@]}")
     case $mode in
     planned-check | dynamic-check)
@@ -58,6 +58,8 @@ for artifact in "$artifacts"/*.fp8; do
       options+=("${check[@]}")
       ;;
     graph) options+=(--graph "${check[@]}") ;;
+    streams) options+=(--streams=3 "${check[@]}") ;;
+    streams-graph) options+=(--streams=3 --graph "${check[@]}") ;;
     esac
     case $mode in dynamic*) options+=(--memory=dynamic) ;; esac
     log="$out/$name.$mode.log"

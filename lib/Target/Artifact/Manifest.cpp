@@ -308,8 +308,8 @@ LogicalResult FunctionWriter::writeKernel(KernelOp kernel) {
   return success();
 }
 
-/// On a GPU one kernel is its fills, then its launches, which all have the same
-/// arguments.
+/// On a GPU one kernel is a fill of all that it adds to, then its launches,
+/// which all have the same arguments.
 LogicalResult FunctionWriter::writeLaunches(KernelOp kernel,
                                             json::Object command,
                                             json::Array args,
@@ -329,15 +329,18 @@ LogicalResult FunctionWriter::writeLaunches(KernelOp kernel,
     writes.push_back(int64_t(args.size()));
     args.push_back(json::Object{{"buffer", workspace}});
   }
-  if (std::optional<ArrayAttr> fills = kernel.getFills())
+  if (std::optional<ArrayAttr> fills = kernel.getFills()) {
+    json::Array destinations, sizes;
     for (FillAttr fill : fills->getAsRange<FillAttr>()) {
-      json::Object object = command;
-      object["op"] = "fill";
-      object["dst"] = args[fill.getBuffer()];
-      object["offset"] = 0;
-      object["bytes"] = fill.getBytes();
-      commands.push_back(std::move(object));
+      destinations.push_back(args[fill.getBuffer()]);
+      sizes.push_back(fill.getBytes());
     }
+    json::Object object = command;
+    object["op"] = "fill";
+    object["dst"] = std::move(destinations);
+    object["bytes"] = std::move(sizes);
+    commands.push_back(std::move(object));
+  }
   for (LaunchAttr launch : kernel.getLaunches()->getAsRange<LaunchAttr>()) {
     json::Object object = command;
     object["op"] = "launch";
