@@ -1,0 +1,167 @@
+# ===- graph.py - what a layer allocates, and when ---*- Python -*-=== #
+#
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# A layer as the operations that run on one rank, with the tensors that each reads and makes; and the walk through forward and
+# backward that says which of them are live at each operation, under a policy of recomputation.
+#
+# ===--------------------------------------------------------===#
+"""Operations of a layer and the lives of their tensors."""
+
+import dataclasses
+from typing import Dict, FrozenSet, List, NamedTuple, Sequence, Tuple
+
+__all__ = ["Graph", "Live", "Op", "Point", "Policy", "Walk", "walk"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Op:
+    """An operation: what it reads, what it makes, and what lives only while it runs. Names are those of the graph's tensors."""
+
+    name: str
+    reads: Tuple[str, ...]
+    makes: Tuple[str, ...]
+    work: Tuple[str, ...] = ()
+
+
+@dataclasses.dataclass
+class Graph:
+    """The operations of a layer. Forward makes `output` from `input`; backward reads what forward made, and gradients.
+
+    `bytes` has the size of every tensor; `modules` the recomputable modules (core_attn, mlp, ...) that a forward operation
+    belongs to; `flops` the floating-point operations of those that multiply; `late` the tensors that a runtime with late frees holds to the end of the layer's pass; `weight_operands` what
+    the weight gradients read, which waits where they are put off.
+    """
+
+    input: str
+    output: str
+    bytes: Dict[str, int] = dataclasses.field(default_factory=dict)
+    forward: List[Op] = dataclasses.field(default_factory=list)
+    backward: List[Op] = dataclasses.field(default_factory=list)
+    modules: Dict[str, FrozenSet[str]] = dataclasses.field(default_factory=dict)
+    flops: Dict[str, float] = dataclasses.field(default_factory=dict)
+    late: List[str] = dataclasses.field(default_factory=list)
+    weight_operands: List[str] = dataclasses.field(default_factory=list)
+
+
+class Policy(NamedTuple):
+    """What is dropped after forward: tensors made by an operation of one of `modules`, or all but the layer's input."""
+
+    modules: FrozenSet[str] = frozenset()
+    everything: bool = False
+    late: bool = False
+
+
+class Live(NamedTuple):
+    """A tensor's life in a walk: the pass and the point at which it is made, those after which it is gone, and whether it is
+    kept from forward to backward."""
+
+    name: str
+    bytes: int
+    born: int
+    dies: int
+    saved: bool
+
+
+class Point(NamedTuple):
+    """An operation of a walk and what is live while it runs. `again`: it recomputes."""
+
+    op: str
+    backward: bool
+    again: bool
+    live: int
+
+
+class Walk(NamedTuple):
+    """A layer's forward and backward: its points, the lives of its tensors, and the bytes that it keeps between them."""
+
+    points: List[Point]
+    lives: List[Live]
+    saved: int
+
+    def peak(self, backward: bool) -> int:
+        """The most that is live in one of the two passes."""
+        return max((point.live for point in self.points if point.backward == backward), default=0)
+
+
+def _order(graph: Graph, policy: Policy) -> Tuple[List[Tuple[Op, bool, bool]], FrozenSet[str]]:
+    """The operations as they run, each with whether it is in backward and whether it recomputes, and what forward keeps."""
+    maker = {name: op for op in graph.forward for name in op.makes}
+    read = {name for op in graph.backward for name in op.reads}
+    groups: Dict[str, str] = {}
+    for op in graph.forward:
+        chosen = {"all"} if policy.everything else policy.modules & graph.modules.get(op.name, frozenset())
+        for name in op.makes:
+            if chosen:
+                groups[name] = min(chosen)
+    kept = {name for name in read if name in maker and name not in groups}
+    # A module that is recomputed starts from what it reads of the others: that is kept too.
+    for op in graph.forward:
+        if any(name in groups for name in op.makes):
+            kept |= {name for name in op.reads if name in maker and name not in groups}
+    if any(name in groups for name in maker) or graph.input in read:
+        kept.add(graph.input)
+    order = [(op, False, False) for op in graph.forward]
+    done = set(kept)
+    for op in graph.backward:
+        wanted = [name for name in op.reads if name in groups and name not in done]
+        if wanted:
+            order += [(again, True, True) for again in _recompute(graph, maker, groups, done, wanted)]
+        order.append((op, True, False))
+        done |= set(op.makes)
+    return order, frozenset(kept)
+
+
+def _recompute(graph: Graph, maker, groups, done, wanted: Sequence[str]) -> List[Op]:
+    """The forward operations that bring the wanted tensors back: all of each one's module, as a checkpoint runs them."""
+    modules = {groups[name] for name in wanted}
+    grown = True
+    while grown:  # a module may start from another one's tensors
+        grown = False
+        for op in graph.forward:
+            if any(groups.get(name) in modules for name in op.makes):
+                for name in op.reads:
+                    if name in groups and name not in done and groups[name] not in modules:
+                        modules.add(groups[name])
+                        grown = True
+    ops = [op for op in graph.forward if any(groups.get(name) in modules for name in op.makes)]
+    for op in ops:
+        done |= set(op.makes)
+    return ops
+
+
+def walk(graph: Graph, policy: Policy = Policy()) -> Walk:
+    """Runs a layer. Each tensor is freed after the last operation that reads it, in the pass that reads it last; the layer's
+    input and the gradient of its output belong to it, its output and the gradient of its input to its neighbours."""
+    order, kept = _order(graph, policy)
+    first_backward = next(index for index, (_, backward, _) in enumerate(order) if backward)
+    # A name that is recomputed has two lives: (name, which).
+    lives: Dict[Tuple[str, int], List[int]] = {(graph.input, 0): [0, 0]}
+    current: Dict[str, Tuple[str, int]] = {graph.input: (graph.input, 0)}
+    for index, (op, backward, again) in enumerate(order):
+        for name in op.reads:
+            if name in current:
+                key = current[name]
+                # A tensor that forward does not keep ends there; only kept ones and those made in backward are read later.
+                lives[key][1] = index
+            else:
+                current[name] = (name, 0)
+                lives[current[name]] = [first_backward if backward else 0, index]
+        for name in op.makes:
+            current[name] = (name, 1 if again else 0)
+            lives[current[name]] = [index, index]
+        for name in op.work:
+            lives[(name, 2 * index + 2)] = [index, index]
+    for key, life in lives.items():
+        if policy.late and key[0] in graph.late:
+            life[1] = max(life[1], first_backward - 1 if life[1] < first_backward else len(order) - 1)
+    result = []
+    for (name, _), (born, dies) in lives.items():
+        size = graph.bytes[name]
+        saved = born < first_backward <= dies
+        result.append(Live(name, size, born, dies, saved))
+    points = []
+    for index, (op, backward, again) in enumerate(order):
+        live = sum(life.bytes for life in result if life.born <= index <= life.dies)
+        points.append(Point(op.name, backward, again, live))
+    return Walk(points, result, sum(life.bytes for life in result if life.saved))
