@@ -9,10 +9,13 @@
 """Build programs for the fp8-opt compiler."""
 
 from .builder import Function, Module, Step
+from .explanations import explain
+from .graphs import capture
+from .graphs import load as load_graph
 from .recipes import Block128, Recipe, Rowwise, Tensorwise
 from .syntax import Attribute, Location
 from .tensor_types import TensorType, tensor
 from .values import Value
 
 __all__ = ["Attribute", "Block128", "Function", "Location", "Module", "Recipe", "Rowwise", "Step", "TensorType",
-           "Tensorwise", "Value", "tensor"]
+           "Tensorwise", "Value", "capture", "explain", "load_graph", "tensor"]

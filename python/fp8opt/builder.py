@@ -151,6 +151,13 @@ class Function(Ops):
         value.op.attributes.update({f"fp8.{key}": entry for key, entry in attributes.items()})
         return value
 
+    def rename(self, value: Value, name: str) -> Value:
+        """Gives the op that made `value` another name and this place; gives the value."""
+        if value.op is None:
+            raise ValueError(f"expected the result of an op, but '{value.name}' is an argument")
+        value.op.location = self._location(name)
+        return value
+
     def __str__(self) -> str:
         if not self.results:
             raise ValueError(f"function '{self.name}' does not return")

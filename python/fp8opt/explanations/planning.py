@@ -1,0 +1,114 @@
+# ===- planning.py - plans of captured graphs ---*- Python -*-=== #
+#
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# Imports a captured graph, has fp8-opt plan it, and gives the plan's names back their places in the user's code.
+#
+#===----------------------------------------------------------------------===//
+"""Plans of captured graphs."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+from dataclasses import dataclass
+from typing import Any, Dict, List, Optional, Tuple, Union
+
+from ..graphs.graph import Graph, Location
+from ..importer import Program, import_graph
+
+__all__ = ["GraphPlan", "PlanError", "find_compiler", "plan_graph"]
+
+
+class PlanError(RuntimeError):
+    """fp8-opt could not plan a graph; the text holds its diagnostics."""
+
+
+def find_compiler(path: Optional[str] = None) -> str:
+    """The fp8-opt to run: `path`, else the environment variable FP8_OPT, else the one of the package, else the one of
+    FP8_BUILD_DIR, else that of PATH. Raises `PlanError` where there is none."""
+    package = pathlib.Path(__file__).resolve().parents[1] / "bin" / "fp8-opt"
+    build = os.environ.get("FP8_BUILD_DIR")
+    candidates = [path, os.environ.get("FP8_OPT"), str(package), build and os.path.join(build, "bin", "fp8-opt")]
+    for candidate in candidates:
+        if candidate and os.access(candidate, os.X_OK):
+            return candidate
+        if candidate and candidate in candidates[:2]:
+            raise PlanError(f"expected '{candidate}' to be the fp8-opt to run, but it cannot be executed")
+    found = shutil.which("fp8-opt")
+    if found is None:
+        raise PlanError("fp8-opt was not found: install the wheel, or set FP8_OPT to the binary")
+    return found
+
+
+@dataclass
+class GraphPlan:
+    """A plan of a captured graph. `plan` is the plan.json of docs/plan.md; names in it are those of the graph."""
+
+    graph: Graph
+    program: Program
+    plan: Dict[str, Any]
+
+    def __post_init__(self):
+        self._producers = self.graph.producers()
+        self._inputs = {item.target or item.name: item for item in self.graph.inputs}
+
+    def results_of(self, value: str, size: int) -> List[str]:
+        """The graph's values that an entry of the plan with `size` bytes may be: an operation with several results has
+        one name in a plan."""
+        name = self.node_name(value)
+        node = self._producers.get(name)
+        if node is None or len(node.outputs) == 1:
+            return [name]
+        return [other for other, tensor in node.outputs if other and tensor is not None and tensor.bytes == size] or [name]
+
+    def node_name(self, value: str) -> str:
+        """The graph's name of a value of the plan: without what marks a recomputation, a piece or a part of a node."""
+        return value.split("~")[0].split("'")[0].split("[")[0]
+
+    def location(self, value: str) -> Location:
+        """Where in the user's code a value of the plan comes from."""
+        node = self._producers.get(self.node_name(value))
+        return node.location if node is not None else Location()
+
+    def op(self, value: str) -> str:
+        """The operation of the graph that makes a value of the plan."""
+        node = self._producers.get(self.node_name(value))
+        return node.op if node is not None else "an input" if self.node_name(value) in self._inputs else ""
+
+    @property
+    def kept(self) -> List[str]:
+        """The graph's values that the plan keeps from forward to backward, inputs and results left out."""
+        return list(dict.fromkeys(name for entry in self.plan["saved"]
+                                  for name in self.results_of(entry["value"], entry["bytes"])))
+
+    @property
+    def recomputed(self) -> List[str]:
+        """The graph's values that backward computes again."""
+        return list(dict.fromkeys(self.node_name(entry["value"]) for entry in self.plan["recomputed"]))
+
+    @property
+    def order(self) -> List[Tuple[str, bool]]:
+        """What runs, in order: the graph's name, and whether it is a recomputation."""
+        return [(self.node_name(entry["op"]), "~" in entry["op"]) for entry in self.plan["timeline"]]
+
+
+def plan_graph(graph: Union[Graph, Program], target: str = "h200", policy: str = "auto", budget: Optional[str] = None,
+               compiler: Optional[str] = None, timeout: float = 600.0) -> GraphPlan:
+    """The plan of a captured graph by fp8-opt. `budget` is a limit on the step's peak, such as `40GiB`.
+
+    Raises `PlanError` with the compiler's diagnostics where it refuses, `GraphError` where the graph cannot be
+    imported."""
+    program = graph if isinstance(graph, Program) else import_graph(graph)
+    options = [f"target={target}", f"policy={policy}"] + ([f"budget={budget}"] if budget else [])
+    command = [find_compiler(compiler), "-", f"--compile={','.join(options)}", "--emit=plan"]
+    try:
+        done = subprocess.run(command, input=program.text, capture_output=True, text=True, timeout=timeout, check=False)
+    except subprocess.TimeoutExpired as error:
+        raise PlanError(f"fp8-opt did not end within {timeout:g} s") from error
+    if done.returncode:
+        raise PlanError(done.stderr.strip() or f"fp8-opt ended with exit code {done.returncode}")
+    return GraphPlan(program.graph, program, json.loads(done.stdout))

@@ -1,0 +1,229 @@
+# ===- scaled.py - FP8 casts and scaled products of ATen ---*- Python -*-=== #
+#
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# In a graph of ATen a scale is a chain of operations on a maximum, a cast to FP8 a multiplication, a clamp to the largest
+# finite value and a change of type, and a scaled product gets the reciprocals of the scales. `find_scaling` puts one
+# operation in the place of each such chain, before anything is emitted; what does not look like that stays opaque.
+#
+#===----------------------------------------------------------------------===//
+"""FP8 scales, casts and products."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Dict, List, Optional, Sequence, Tuple
+
+from ..graphs.graph import Graph, Node, Ref, Tensor
+from ..values import Value
+from .program import ARITHMETIC, ELEMENTS, Importer
+
+LARGEST = {"float8_e4m3fn": 448.0, "float8_e5m2": 57344.0}
+SCALE, CAST, MATMUL = "fp8opt.scale", "fp8opt.cast", "fp8opt.scaled_mm"
+_CONVERTS = ("aten._to_copy.default", "prims.convert_element_type.default")
+
+
+class _Chains:
+    """Looks at the operations that made a value."""
+
+    def __init__(self, graph: Graph):
+        self.tensors = graph.tensors()
+        self.producers = graph.producers()
+
+    def made_by(self, name: Any, *ops: str) -> Optional[Node]:
+        """The node that made a value, where it is one of `ops` with a tensor as its first argument."""
+        node = self.producers.get(name.name if isinstance(name, Ref) else name)
+        return node if node is not None and node.op in ops and node.args and isinstance(node.args[0], Ref) else None
+
+    def through_views(self, ref: Ref) -> str:
+        """The value that `ref` is a view of, at the end of the chain."""
+        name = ref.name
+        while True:
+            node = self.producers.get(name)
+            if node is None or not node.alias or not node.alias[0]:
+                return name
+            name = node.alias[0]
+
+    def narrow(self, ref: Ref) -> Ref:
+        """`ref`, or the bf16 value that it is an exact copy of in a wider type."""
+        while True:
+            node = self.made_by(ref, *_CONVERTS)
+            if node is None or self.tensors[ref.name].dtype not in ("float32", "float64"):
+                return ref
+            if self.tensors[node.args[0].name].dtype not in ("bfloat16", "float32"):
+                return ref
+            ref = node.args[0]
+
+
+def find_scaling(graph: Graph) -> Graph:
+    """The graph with one operation for each FP8 scale, cast and product that was recognised. What they replace is dead
+    unless something else reads it."""
+    chains = _Chains(graph)
+    casts: Dict[str, str] = {}
+    nodes: List[Node] = []
+    for node in graph.nodes:
+        found = _scale(chains, node) or _cast(chains, node, casts) or _matmul(chains, node, casts)
+        nodes.append(found or node)
+    return replace(graph, nodes=nodes)
+
+
+def _replaced(node: Node, op: str, args: list, **kwargs: Any) -> Node:
+    return replace(node, op=op, args=args, kwargs=kwargs, alias=[])
+
+
+def _scale(chains: _Chains, node: Node) -> Optional[Node]:
+    """`f32(largest / max(f64(amax), eps))`, and the power of two below it where `exp2(floor(log2()))` follows."""
+    pow2, start = False, node
+    if node.op == "aten.exp2.default":
+        floor = chains.made_by(node.args[0], "aten.floor.default")
+        log = floor and chains.made_by(floor.args[0], "aten.log2.default")
+        start = log and chains.made_by(log.args[0], *_CONVERTS)
+        pow2 = True
+    if start is None or start.op not in _CONVERTS or not isinstance(start.args[0], Ref):
+        return None
+    (name, tensor), = node.outputs
+    if tensor is None or tensor.dtype != "float32" or chains.tensors[start.args[0].name].dtype != "float64":
+        return None
+    product = chains.made_by(start.args[0], "aten.mul.Tensor", "aten.mul.Scalar")
+    inverse = product and chains.made_by(product.args[0], "aten.reciprocal.default")
+    bounded = inverse and chains.made_by(inverse.args[0], "aten.clamp_min.default", "aten.clamp.default")
+    if not bounded or product.args[1] not in LARGEST.values() or len(bounded.args) > 2 or bounded.kwargs:
+        return None
+    amax = chains.narrow(bounded.args[0])
+    if chains.tensors[amax.name].dtype not in ARITHMETIC:
+        return None
+    return _replaced(node, SCALE, [amax], largest=product.args[1], eps=float(bounded.args[1]), pow2=pow2)
+
+
+def _clamped(chains: _Chains, ref: Ref, largest: float) -> Optional[Ref]:
+    """What is clamped to [-largest, largest] to give `ref`; None where it is not."""
+    node = chains.made_by(ref, "aten.clamp.default")
+    if node is not None:
+        low, high = (list(node.args[1:]) + [None, None])[:2]
+        low, high = node.kwargs.get("min", low), node.kwargs.get("max", high)
+        return node.args[0] if (low, high) == (-largest, largest) else None
+    upper = chains.made_by(ref, "aten.clamp_max.default")
+    lower = upper and chains.made_by(upper.args[0], "aten.clamp_min.default")
+    if not lower or upper.args[1] != largest or lower.args[1] != -largest:
+        return None
+    return lower.args[0]
+
+
+def _cast(chains: _Chains, node: Node, casts: Dict[str, str]) -> Optional[Node]:
+    """`fp8(clamp(f32(x) * scale))` of a matrix, with one scale, or one a row or column."""
+    if node.op not in _CONVERTS or not isinstance(node.args[0], Ref):
+        return None
+    (name, tensor), = node.outputs
+    if tensor is None or tensor.dtype not in LARGEST or len(tensor.shape) != 2:
+        return None
+    clamped = _clamped(chains, node.args[0], LARGEST[tensor.dtype])
+    product = clamped and chains.made_by(clamped, "aten.mul.Tensor")
+    if not product or not isinstance(product.args[1], Ref):
+        return None
+    source, scale = product.args
+    if chains.tensors[source.name].shape != tensor.shape:
+        source, scale = scale, source
+    data, factor = chains.tensors[source.name], chains.tensors[scale.name]
+    if data.shape != tensor.shape or factor.dtype != "float32" or group_of(tensor, factor) is None:
+        return None
+    source = chains.narrow(source)
+    if chains.tensors[source.name].dtype not in ARITHMETIC:
+        return None
+    casts[name] = scale.name
+    return _replaced(node, CAST, [source, scale])
+
+
+def group_of(tensor: Tensor, scale: Tensor) -> Optional[Tuple[int, int]]:
+    """The group of a matrix with one scale, or one a row or column; None for any other."""
+    sizes = (1,) * (2 - len(scale.shape)) + tuple(scale.shape)
+    if len(sizes) != 2 or any(size not in (1, extent) for size, extent in zip(sizes, tensor.shape)):
+        return None
+    return None if min(sizes) > 1 else tuple(0 if size == 1 else 1 for size in sizes)
+
+
+def _matmul(chains: _Chains, node: Node, casts: Dict[str, str]) -> Optional[Node]:
+    """`_scaled_mm` of two recognised casts, whose scales are given as their reciprocals."""
+    if node.op != "aten._scaled_mm.default":
+        return None
+    keys = ("self", "mat2", "scale_a", "scale_b", "bias", "scale_result", "out_dtype", "use_fast_accum")
+    given = dict(zip(keys, node.args))
+    given.update(node.kwargs)
+    if given.get("bias") is not None or given.get("scale_result") is not None:
+        return None
+    for side, inverse in (("self", "scale_a"), ("mat2", "scale_b")):
+        scale = casts.get(_root_cast(chains, given[side]))
+        reciprocal = chains.made_by(chains.through_views(given[inverse]), "aten.reciprocal.default")
+        if scale is None or reciprocal is None:
+            return None
+        if chains.through_views(reciprocal.args[0]) != chains.through_views(Ref(scale)):
+            return None
+    return _replaced(node, MATMUL, [given["self"], given["mat2"]], fast=bool(given.get("use_fast_accum", False)))
+
+
+def _root_cast(chains: _Chains, ref: Ref) -> str:
+    """The cast whose bytes `ref` holds, perhaps in another order."""
+    while True:
+        name = chains.through_views(ref)
+        node = chains.made_by(name, "aten.clone.default", "aten.contiguous.default")
+        if node is None:
+            return name
+        ref = node.args[0]
+
+
+# Emitters.
+
+
+def scale(state: Importer, node: Node) -> bool:
+    (name, tensor), = node.outputs
+    format = next(key for key, value in LARGEST.items() if value == node.kwargs["largest"])
+    order = state.order_of(name)
+    amax = state.read(node.args[0], tensor.shape, order)
+    if amax.type.element == "bf16":
+        amax = state.inner(state.f.extf(amax, state.part("f32")))
+    value = state.f.scale(amax, ELEMENTS[format], name, node.kwargs["eps"], "double",
+                          "floor" if node.kwargs["pow2"] else "none")
+    state.define(name, value, order)
+    return True
+
+
+def cast(state: Importer, node: Node) -> bool:
+    (name, tensor), = node.outputs
+    source, factor = node.args
+    order = state.order_of(name)
+    x = state.read(source, tensor.shape, order)
+    group = group_of(tensor, state.tensor(factor.name))
+    ordered = tuple(group[axis] for axis in order)
+    axis = ordered.index(1) if 1 in ordered else None
+    state.define(name, state.f.cast(x, _factor(state, factor.name, x.shape, axis), ELEMENTS[tensor.dtype], ordered,
+                                    name=name), order)
+    state.homes[name].scale = (factor.name, axis)
+    return True
+
+
+def _factor(state: Importer, name: str, shape: Sequence[int], axis: Optional[int]) -> Value:
+    """The scale of a matrix of `shape` in memory: one, or one for each entry of dimension `axis`."""
+    tensor = state.tensor(name)
+    step = next((stride for size, stride in zip(tensor.shape, tensor.stride) if size > 1), 0)
+    size = [shape[dim] if dim == axis else 1 for dim in range(2)]
+    return state.strided(name, size, [step if dim == axis else 0 for dim in range(2)], tensor.offset)
+
+
+def matmul(state: Importer, node: Node) -> bool:
+    (name, tensor), = node.outputs
+    order = state.order_of(name)
+    sides = []
+    for ref in node.args:
+        home, operand = state.homes[ref.name], state.tensor(ref.name)
+        data, (factor, axis) = home.value, home.scale
+        s = _factor(state, factor, data.shape, axis)
+        # The strides of the operand say whether its dimensions are those in memory, or exchanged.
+        if operand.shape != data.shape or operand.stride[-1] != 1:
+            data, s = (state.f.permute(value, (1, 0), state.part("permute")) for value in (data, s))
+        sides.append((data, s))
+    if order == (1, 0):
+        sides = [tuple(state.f.permute(value, (1, 0), state.part("permute")) for value in side)
+                 for side in reversed(sides)]
+    (a, scale_a), (b, scale_b) = sides
+    value = state.f.matmul(a, b, ELEMENTS[tensor.dtype], (scale_a, scale_b), fast_accum=node.kwargs["fast"], name=name)
+    state.define(name, value, order)
+    return True
