@@ -211,9 +211,7 @@ static int64_t getBytesRead(Value argument) {
   return bytes;
 }
 
-/// The cost of a kernel that is formed already: each operand read once, each
-/// result written once, all flops.
-static OpCost getKernelCost(KernelOp kernel) {
+OpCost mlir::fp8::getKernelCost(KernelOp kernel) {
   Block &body = kernel.getBody().front();
   OpCost cost;
   for (Operation &op : body.without_terminator()) {

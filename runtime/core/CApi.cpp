@@ -247,7 +247,7 @@ int fp8rt_runner_get_ledger(fp8rt_runner *runner, size_t command,
       return 1;
     const Command &source = runner->function->commands[command];
     const LedgerEntry &line = (*runner->ledger)[command];
-    const CommandWork &work = runner->runner->work()[command];
+    CommandWork work = workOf(source);
     *entry = {commandOpName(source.op),
               source.name.c_str(),
               source.loc.c_str(),

@@ -365,7 +365,9 @@ private:
     std::vector<int64_t> writes;
     if (!node.at("kernel").string(out.kernel) ||
         !readList(node.at("args"), out.refs, &Reader::readRef) ||
-        !node.at("writes").integers(writes, 0))
+        !node.at("writes").integers(writes, 0) ||
+        !node.at("bytes").bytes(out.work.bytes) ||
+        !node.at("flops").bytes(out.work.flops))
       return false;
     for (int64_t position : writes) {
       if (position >= static_cast<int64_t>(out.refs.size()))

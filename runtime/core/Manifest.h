@@ -100,6 +100,12 @@ struct LaunchGeometry {
 
 enum class CommandOp { Alloc, Free, Launch, Gemm, Copy, Fill };
 
+/// What a command moves and computes, for rates. Workspaces do not count.
+struct CommandWork {
+  uint64_t bytes = 0;
+  uint64_t flops = 0;
+};
+
 /// One command. `refs` lists all storage it touches, in a fixed order (a
 /// launch: its arguments; a gemm: a, b, d, workspace, then c, scale_a, scale_b
 /// where present; a copy: src, dst; a fill: all it sets to zero); `writes` are
@@ -116,6 +122,7 @@ struct Command {
   GemmCommand gemm;                // gemm
   uint64_t bytes = 0;              // copy
   std::vector<uint64_t> fillBytes; // fill: of each ref, from its start
+  CommandWork work;                // launch
 };
 
 struct Function {
@@ -138,16 +145,9 @@ struct Manifest {
   bool isCuda() const { return target != "cpu"; }
 };
 
-/// What a command moves and computes, for rates: each storage it touches is
-/// read or written once in full (workspaces not counted).
-struct CommandWork {
-  uint64_t bytes = 0;
-  uint64_t flops = 0;
-};
-
-/// The work of each command of `function`. The launches of one kernel share
-/// their arguments; the first of them has the kernel's bytes.
-std::vector<CommandWork> commandWork(const Function &function);
+/// The work of `command`: what the manifest says of a launch, each operand once
+/// for the others.
+CommandWork workOf(const Command &command);
 
 /// Name of a command's kind in ledgers ("launch", ...).
 const char *commandOpName(CommandOp op);

@@ -113,7 +113,6 @@ bool Runner::prepare(std::string &error) {
   tasks.resize(function.commands.size());
   argumentData.resize(function.arguments.size());
   bufferData.resize(function.buffers.size());
-  commandWorks = commandWork(function);
   size_t most = 0;
   for (size_t i = 0; i < tasks.size(); ++i) {
     const Command &command = function.commands[i];

@@ -99,9 +99,6 @@ public:
   /// the run. Returns false and sets `error` on failure.
   bool readLedger(std::vector<LedgerEntry> &out, std::string &error);
 
-  /// What each command moves and computes.
-  const std::vector<CommandWork> &work() const { return commandWorks; }
-
 private:
   Runner(Program &program, const Function &function, RunnerOptions options)
       : program(program), function(function), options(options) {}
@@ -125,7 +122,6 @@ private:
   const Function &function;
   RunnerOptions options;
   std::vector<std::unique_ptr<Task>> tasks;
-  std::vector<CommandWork> commandWorks;
   std::vector<void *> argumentData;
   std::vector<void *> bufferData;
   std::vector<void *> taskAddresses;

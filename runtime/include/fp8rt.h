@@ -143,9 +143,9 @@ typedef struct {
   double milliseconds;
   /// After the command; 0 in an unwatched planned run.
   uint64_t live_bytes;
-  /// What the command moves, if it reads and writes each storage it is given
-  /// once (workspaces not counted), and its floating-point operations (of
-  /// matmuls; 0 otherwise).
+  /// What the command moves, if it reads and writes each operand once (of one
+  /// that it reads or writes a piece of, that piece; workspaces not counted),
+  /// and its floating-point operations.
   uint64_t bytes;
   uint64_t flops;
 } fp8rt_ledger_entry;

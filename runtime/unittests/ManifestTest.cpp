@@ -283,22 +283,24 @@ TEST(Manifest, RefusesBadCommandsForAGpu) {
 
 TEST(Manifest, WorkOfCommands) {
   Json function = goodFunction();
-  auto &commands = function["commands"];
-  // A second launch of the first kernel, and the gemm function's commands.
-  Json again = commands[1];
-  commands.insert(commands.begin() + 2, again);
+  function["commands"].push_back({{"op", "fill"},
+                                  {"dst", Json::array({buf(1), buf(2)})},
+                                  {"bytes", {4, 12}},
+                                  {"name", "z"}});
   std::string error;
   std::optional<Manifest> read =
       parseManifest(manifest({function, gemmFunction()}).dump(), error);
   ASSERT_TRUE(read) << error;
-  std::vector<uint64_t> bytes;
-  for (const CommandWork &work : commandWork(read->functions[0]))
-    bytes.push_back(work.bytes);
-  EXPECT_EQ(bytes, (std::vector<uint64_t>{0, 512, 0, 0, 512, 0, 0, 768, 0}));
-  std::vector<CommandWork> work = commandWork(read->functions[1]);
-  EXPECT_EQ(work[2].bytes, 768u);
-  EXPECT_EQ(work[2].flops, 1024u);
-  EXPECT_EQ(work[5].bytes, 512u);
+  std::vector<std::pair<uint64_t, uint64_t>> work;
+  for (const Function &one : read->functions)
+    for (const Command &command : one.commands)
+      if (command.op != CommandOp::Alloc && command.op != CommandOp::Free)
+        work.emplace_back(workOf(command).bytes, workOf(command).flops);
+  // Three launches and a fill; a gemm and a copy.
+  EXPECT_EQ(
+      work,
+      (std::vector<std::pair<uint64_t, uint64_t>>{
+          {512, 64}, {512, 64}, {512, 64}, {16, 0}, {768, 1024}, {512, 0}}));
 }
 
 } // namespace

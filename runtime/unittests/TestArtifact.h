@@ -61,8 +61,10 @@ inline Json release(int i) { return {{"op", "free"}, {"buffer", i}}; }
 inline Json launch(const std::string &kernel, std::vector<Json> args,
                    const std::string &name) {
   int last = static_cast<int>(args.size()) - 1;
-  return {{"op", "launch"},   {"kernel", kernel}, {"args", args},
-          {"writes", {last}}, {"name", name},     {"loc", name + ".mlir:1:2"}};
+  return {{"op", "launch"}, {"kernel", kernel},
+          {"args", args},   {"writes", {last}},
+          {"bytes", 512},   {"flops", 64},
+          {"name", name},   {"loc", name + ".mlir:1:2"}};
 }
 
 inline Json result(const std::string &name, const Json &ref,

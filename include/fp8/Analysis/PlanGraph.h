@@ -141,6 +141,11 @@ StringRef getLocationName(Location loc);
 /// `file:line:col` of a location, empty where it has none.
 std::string getLocationString(Location loc);
 
+/// The work of a kernel that is formed: each operand read once (of one of which
+/// it reads only views, the largest), each result written once (of one that it
+/// writes a piece of, that piece), the flops of all its ops.
+OpCost getKernelCost(KernelOp kernel);
+
 } // namespace mlir::fp8
 
 #endif // FP8_ANALYSIS_PLANGRAPH_H

@@ -7,6 +7,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "fp8/Analysis/PlanGraph.h"
 #include "fp8/Dialect/FP8/IR/FP8.h"
 #include "fp8/Target/Artifact.h"
 #include "fp8/Target/Signature.h"
@@ -209,6 +210,12 @@ void FunctionWriter::release(int64_t buffer) {
 // Kernels
 //===----------------------------------------------------------------------===//
 
+/// What a loop kernel moves and computes, for ledgers.
+static void addWork(json::Object &command, const OpCost &work) {
+  command["bytes"] = work.bytesRead + work.bytesWritten;
+  command["flops"] = work.flopsF32;
+}
+
 LogicalResult FunctionWriter::writeKernel(KernelOp kernel) {
   if (kernel.getKind() == KernelKind::Collective ||
       kernel.getKind() == KernelKind::Opaque)
@@ -304,6 +311,7 @@ LogicalResult FunctionWriter::writeKernel(KernelOp kernel) {
   command["kernel"] = json::fixUTF8(*kernel.getSymbol());
   command["args"] = std::move(args);
   command["writes"] = std::move(writes);
+  addWork(command, getKernelCost(kernel));
   commands.push_back(std::move(command));
   return success();
 }
@@ -341,8 +349,10 @@ LogicalResult FunctionWriter::writeLaunches(KernelOp kernel,
     object["bytes"] = std::move(sizes);
     commands.push_back(std::move(object));
   }
+  OpCost work = getKernelCost(kernel);
   for (LaunchAttr launch : kernel.getLaunches()->getAsRange<LaunchAttr>()) {
     json::Object object = command;
+    addWork(object, std::exchange(work, OpCost()));
     object["op"] = "launch";
     object["kernel"] = launch.getSymbol();
     object["args"] = json::Array(args);
