@@ -213,12 +213,21 @@ def _node(node: torch.fx.Node, backward: bool, location: Location) -> Node:
     aliases = (aliases + [""] * len(outputs))[:len(outputs)]
     item.alias = aliases if any(aliases) else []
     if isinstance(node.target, torch._ops.OpOverload):
-        item.random = _RANDOM_TAG in node.target.tags
+        item.random = _RANDOM_TAG in node.target.tags and not _attention_without_dropout(node)
         item.effect = node.target._schema.is_mutable
     policy = node.meta.get("recompute")
     if policy is not None and not backward:
         item.recompute = "save" if "SAVE" in policy.name else "recompute"
     return item
+
+
+def _attention_without_dropout(node: torch.fx.Node) -> bool:
+    """Whether an operation is an attention that draws no random numbers, though its tag says that it may."""
+    if "scaled_dot_product" not in str(node.target):
+        return False
+    operands = dict(zip((argument.name for argument in node.target._schema.arguments), node.args))
+    operands.update(node.kwargs)
+    return operands.get("dropout_p", 0.0) == 0.0
 
 
 def _backward_nodes(joint: torch.fx.GraphModule, forward_outputs: int) -> set:
