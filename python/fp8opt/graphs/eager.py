@@ -42,7 +42,7 @@ class _Storage:
     dtype: str
     shape: Tuple[int, ...]
     location: Location
-    selected: bool  # made under a selective checkpoint, by an operation whose result the policy keeps
+    selected: bool = False  # a selective checkpoint holds it, since its policy says so
     saved_at: str = ""  # the line whose operation saved it for its backward
 
 
@@ -54,12 +54,16 @@ class _Watch(TorchDispatchMode):
         self.stack = stack
         self.live: Dict[int, _Storage] = {}
         self.given = {_key(tensor) for tensor in given}
+        self.checkpoints: Dict[int, Any] = {}
         self.peak, self.peak_at, self.peak_location = 0, "", Location()
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
         if any(not issubclass(type, _PLAIN) for type in types):
             # A wrapper subclass does its own operations on what it wraps; those come here.
             return NotImplemented
+        checkpoint = _running_checkpoint()
+        if checkpoint is not None:
+            self.checkpoints[id(checkpoint)] = checkpoint
         result = function(*args, **(kwargs or {}))
         self._sweep()
         tensors = [leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, torch.Tensor)]
@@ -70,7 +74,7 @@ class _Watch(TorchDispatchMode):
             storage = tensor.untyped_storage()
             self.live[key] = _Storage(StorageWeakRef(storage), str(function), storage.nbytes(),
                                       str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape),
-                                      self.stack.here(), _selected(function, args, kwargs or {}))
+                                      self.stack.here())
         total = self.bytes()
         if total > self.peak:
             self.peak, self.peak_at, self.peak_location = total, str(function), self.stack.here()
@@ -82,6 +86,15 @@ class _Watch(TorchDispatchMode):
 
     def bytes(self) -> int:
         return sum(entry.bytes for entry in self.live.values())
+
+    def mark_selected(self) -> None:
+        """Marks what selective checkpoints hold after forward."""
+        for checkpoint in self.checkpoints.values():
+            for tensor in _cached(checkpoint):
+                entry = self.live.get(_key(tensor))
+                if entry is not None:
+                    entry.selected = True
+        self.checkpoints.clear()
 
     def pack(self, tensor: torch.Tensor) -> torch.Tensor:
         """Hook of autograd: notes the line at which a tensor is saved."""
@@ -105,18 +118,26 @@ def _parts(tensor: torch.Tensor) -> List[torch.Tensor]:
     return [part for name in names for part in _parts(getattr(tensor, name))]
 
 
-def _selected(function: Any, args: tuple, kwargs: dict) -> bool:
-    """Whether the innermost selective checkpoint that runs keeps the result of `function`."""
+def _running_checkpoint() -> Optional[Any]:
+    """The innermost selective checkpoint whose forward runs."""
     frame = sys._getframe(1)
     while frame is not None:
         if frame.f_code.co_name == "__torch_dispatch__" and frame.f_code.co_filename.endswith(_CHECKPOINT_FILE):
             mode = frame.f_locals.get("self")
             if isinstance(mode, torch_checkpoint._CachingTorchDispatchMode):
-                policy = mode.policy_fn(torch_checkpoint.SelectiveCheckpointContext(is_recompute=False), function,
-                                        *args, **kwargs)
-                return policy is True or getattr(policy, "name", "").endswith("SAVE")
+                return mode
         frame = frame.f_back
-    return False
+    return None
+
+
+def _cached(mode: Any) -> Iterator[torch.Tensor]:
+    """The tensors that a selective checkpoint has saved."""
+    for entries in mode.storage.values():
+        for entry in entries.values() if isinstance(entries, dict) else entries:
+            for leaf in pytree.tree_leaves(entry):
+                value = getattr(leaf, "val", None)
+                if isinstance(value, torch.Tensor):
+                    yield from _parts(value)
 
 
 @contextlib.contextmanager
@@ -205,6 +226,7 @@ def kept_by_eager(module: torch.nn.Module, *args: Any, kwargs: Optional[Dict[str
                                "has to be left out") from error
         results = [leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, torch.Tensor) and leaf.requires_grad]
         watched._sweep()
+        watched.mark_selected()
         mine = {_key(part) for tensor in pytree.tree_leaves(result) if isinstance(tensor, torch.Tensor)
                 for part in _parts(tensor)}
         values = [_kept_value(entry) for key, entry in watched.live.items() if key not in mine]

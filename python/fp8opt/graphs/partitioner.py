@@ -110,7 +110,7 @@ def capture_compiled(module: torch.nn.Module, *args: Any, kwargs: Optional[Dict[
 
     def partition(joint, inputs, *, num_fwd_outputs, **options):
         graph = from_joint(joint, num_fwd_outputs, f"{name or type(module).__name__}_{len(graphs)}",
-                           _targets(joint, options.get("static_lifetime_input_indices") or ()))
+                           targets_of(joint, options.get("static_lifetime_input_indices") or ()))
         result = min_cut_rematerialization_partition(joint, inputs, num_fwd_outputs=num_fwd_outputs, **options)
         names = [node.name for node in result[1].graph.nodes if node.op == "placeholder"]
         graph.kept.append(kept_values(graph, names))
@@ -137,7 +137,7 @@ def capture_compiled(module: torch.nn.Module, *args: Any, kwargs: Optional[Dict[
     return graphs
 
 
-def _targets(joint: torch.fx.GraphModule, static: Any) -> Dict[str, tuple]:
+def targets_of(joint: torch.fx.GraphModule, static: Any) -> Dict[str, tuple]:
     """What each placeholder of a graph of torch.compile is: a static input is a parameter."""
     placeholders = [node for node in joint.graph.nodes if node.op == "placeholder"]
     primals = [node for node in placeholders if "tangents" not in node.name]

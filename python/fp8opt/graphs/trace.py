@@ -213,7 +213,8 @@ def _node(node: torch.fx.Node, backward: bool, location: Location) -> Node:
     aliases = (aliases + [""] * len(outputs))[:len(outputs)]
     item.alias = aliases if any(aliases) else []
     if isinstance(node.target, torch._ops.OpOverload):
-        item.random = _RANDOM_TAG in node.target.tags and not _attention_without_dropout(node)
+        drawn = _RANDOM_TAG in node.target.tags or item.op.startswith("prims.inductor_seed")
+        item.random = drawn and not _attention_without_dropout(node)
         item.effect = node.target._schema.is_mutable
     policy = node.meta.get("recompute")
     if policy is not None and not backward:

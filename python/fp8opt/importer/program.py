@@ -64,7 +64,8 @@ class Importer:
 
     def __init__(self, graph: Graph, name: str):
         self.graph = graph
-        self.module = Module()
+        # The places are those of the graph, not of who asks for the import.
+        self.module = Module(locations=False)
         self.f = self.module.function(name)
         self.tensors = graph.tensors()
         self.producers = graph.producers()

@@ -1,0 +1,114 @@
+# ===- coordinator.py - one memory budget over blocks that are compiled apart ---*- Python -*-=== #
+#
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# torch.compile compiles the blocks of a model apart, and each plan sees its own graph only. What one block keeps lies under
+# every other block's step, so the budget of one cannot be the budget of all. The coordinator divides it. Needs torch only
+# through what calls it.
+#
+#===----------------------------------------------------------------------===//
+"""Division of one budget over equal blocks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Dict, Optional, Union
+
+from ..command import InputError, parse_bytes
+from ..explanations.planning import GraphPlan, PlanError, plan_graph
+from ..graphs.graph import Graph
+from ..importer import Program, import_graph
+
+__all__ = ["BlockCost", "Coordinator", "peak_of_blocks"]
+
+
+@dataclass(frozen=True)
+class BlockCost:
+    """What one block costs, in bytes: `kept` from its forward to its backward, its inputs and those only it reads
+    included; `peak`, the largest sum that its own forward and backward allocate, gradients of its parameters included;
+    `gradients`, those of its parameters, which stay."""
+
+    kept: int
+    peak: int
+    gradients: int
+
+
+def peak_of_blocks(cost: BlockCost, blocks: int) -> int:
+    """The peak of a step through `blocks` equal blocks, one after the other and back: while block k runs backward, those
+    before it still keep theirs, and those behind it have left their gradients."""
+    return max(before * cost.kept + cost.peak + (blocks - 1 - before) * cost.gradients for before in range(blocks))
+
+
+class Coordinator:
+    """Divides `budget`, a limit on the peak of the whole step (parameters left out), over `blocks` equal blocks:
+
+        coordinator = fp8opt.apply.Coordinator("60GiB", blocks=32, outside="4GiB")
+        with fp8opt.apply.partitioned(coordinator.budget_of):
+            ...
+
+    `outside` is what else lies there when blocks run: logits, embeddings, the loss. The graph that is compiled first is
+    taken for the block; another graph (an embedding, a head) gets what the blocks leave. `expected_peak` is the peak of
+    the step by the plans, once the first graph is compiled."""
+
+    def __init__(self, budget: Union[str, int], blocks: int, outside: Union[str, int] = 0, target: str = "h200",
+                 compiler: Optional[str] = None):
+        if blocks < 1:
+            raise InputError(f"expected at least one block, but got {blocks}")
+        self.budget, self.blocks, self.outside = parse_bytes(budget), blocks, parse_bytes(outside)
+        self.target, self.compiler = target, compiler
+        self.expected_peak: Optional[int] = None
+        self.cost: Optional[BlockCost] = None
+        self._budgets: Dict[str, Optional[str]] = {}
+
+    def budget_of(self, graph: Graph) -> Optional[str]:
+        """The budget of one compiled graph, for `Partitioner(budget=...)`."""
+        program = import_graph(graph)
+        if program.text not in self._budgets:
+            first = not self._budgets
+            self._budgets[program.text] = self._divide(program) if first else self._rest()
+        return self._budgets[program.text]
+
+    def _cost(self, plan: GraphPlan) -> BlockCost:
+        tensors = plan.graph.tensors()
+        inputs = {item.name: item for item in plan.graph.inputs}
+        read = {name for node in plan.graph.nodes if node.region == "backward" for name in node.reads()}
+        kept = plan.plan["saved_bytes"] + sum(inputs[name].tensor.bytes for name in sorted(read & set(inputs))
+                                              if inputs[name].kind == "input" and inputs[name].tensor is not None)
+        gradients = sum(tensors[item.value].bytes for item in plan.graph.outputs if item.kind == "gradient" and item.value
+                        and item.of in inputs and inputs[item.of].kind == "parameter")
+        return BlockCost(kept, plan.plan["peak_bytes"], gradients)
+
+    def _divide(self, program: Program) -> Optional[str]:
+        """The largest budget of a block with which all fit; None, the fastest plan, where that fits."""
+
+        def attempt(limit: Optional[int]) -> int:
+            plan = plan_graph(program, self.target, budget=None if limit is None else str(limit), compiler=self.compiler)
+            self.cost = self._cost(plan)
+            self.expected_peak = peak_of_blocks(self.cost, self.blocks) + self.outside
+            return self.expected_peak
+
+        if attempt(None) <= self.budget:
+            return None
+        assert self.cost is not None
+        high = self.cost.peak
+        fastest = plan_graph(program, self.target, compiler=self.compiler).plan
+        low = fastest["min_feasible_peak_bytes"]
+        if attempt(low) > self.budget:
+            raise PlanError(f"expected a budget of at least {self.expected_peak:,} B for {self.blocks} blocks, but got "
+                            f"{self.budget:,} B")
+        best = low
+        # Budgets that differ by less than a 64th of the range hardly differ in time.
+        step = max((high - low) // 64, 1 << 16)
+        while high - low > step:
+            middle = (low + high) // 2
+            if attempt(middle) <= self.budget:
+                low = best = middle
+            else:
+                high = middle
+        attempt(best)
+        return str(best)
+
+    def _rest(self) -> Optional[str]:
+        """What the blocks leave to a graph that runs while all of them keep theirs."""
+        assert self.cost is not None
+        return str(max(self.budget - self.blocks * self.cost.kept, 1))

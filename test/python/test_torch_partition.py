@@ -1,0 +1,172 @@
+# ===- test_torch_partition.py - gradients under a plan's partition ---*- Python -*-=== #
+#
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# Each model runs eagerly and through torch.compile with the partitioner, at the fastest plan and at the smallest peak; results
+# and gradients are compared. The graphs run as they are (backend aot_eager's way), so that no compiler of kernels rounds
+# otherwise: both sides run the same kernels, but for decomposed ones. Skipped where torch is not installed.
+#
+# ===---------------------------------------------------------------------=== #
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from functorch.compile import make_boxed_func
+from torch._dynamo.backends.common import aot_autograd
+from torch_models import MODELS, Stack
+
+from fp8opt.apply import Partitioner, partitioned
+from fp8opt.graphs.trace import default_decompositions
+
+# Of |a - b| / |b| in the 2-norm. Decomposed operations round bf16 at other places.
+BOUND = 2e-2
+LIBRARIES = {"transformers_llama": "transformers", "float8": "torchao"}
+
+
+def make(name):
+    if name in LIBRARIES:
+        pytest.importorskip(LIBRARIES[name])
+    torch.manual_seed(0)
+    return MODELS[name]()
+
+
+class Recorder:
+    """A compiler that runs graphs as they are, and keeps them."""
+
+    def __init__(self):
+        self.graphs = []
+
+    def __call__(self, graph_module, _inputs):
+        self.graphs.append(graph_module)
+        return make_boxed_func(graph_module.forward)
+
+
+def backend(partitioner, recorder=None, decompositions=None):
+    recorder = recorder or Recorder()
+    return aot_autograd(fw_compiler=recorder, bw_compiler=recorder, partition_fn=partitioner,
+                        decompositions=decompositions)
+
+
+def step(call, module, inputs, keywords):
+    """Results and gradients of one step with a fixed seed."""
+    for tensor in [*module.parameters(), *inputs]:
+        tensor.grad = None
+    torch.manual_seed(7)
+    result = call(*inputs, **keywords)
+    leaves = [leaf for leaf in torch.utils._pytree.tree_leaves(result) if isinstance(leaf, torch.Tensor)]
+    wanted = [leaf for leaf in leaves if leaf.requires_grad]
+    torch.manual_seed(8)
+    torch.autograd.backward(wanted, [torch.ones_like(leaf) for leaf in wanted])
+    gradients = [tensor.grad for tensor in [*module.parameters(), *inputs] if tensor.requires_grad]
+    return [leaf.detach() for leaf in leaves], [gradient.clone() for gradient in gradients]
+
+
+def error(found, expected):
+    found, expected = found.double(), expected.double()
+    return ((found - expected).norm() / expected.norm().clamp(min=1e-30)).item()
+
+
+def compare(found, expected, bound):
+    for mine, theirs in zip(found, expected):
+        assert len(mine) == len(theirs)
+        for one, other in zip(mine, theirs):
+            assert one.shape == other.shape and one.dtype == other.dtype
+            assert error(one, other) <= bound
+
+
+@pytest.mark.parametrize("tight", [False, True], ids=["fastest", "smallest"])
+@pytest.mark.parametrize("name", list(MODELS))
+def test_gradients(name, tight, tools):
+    module, inputs, keywords = make(name)
+    expected = step(module, module, inputs, keywords)
+    compiler = str(tools / "fp8-opt")
+    first = Partitioner(target="cpu", compiler=compiler)
+    torch._dynamo.reset()
+    compiled = torch.compile(module, backend=backend(first), dynamic=False)
+    found = step(compiled, module, inputs, keywords)
+    assert len(first.plans) == 1
+    if tight:
+        least = first.plans[0].plan["min_feasible_peak_bytes"]
+        partitioner, recorder = Partitioner(least, "cpu", compiler), Recorder()
+        torch._dynamo.reset()
+        found = step(torch.compile(module, backend=backend(partitioner, recorder), dynamic=False), module, inputs,
+                     keywords)
+        assert partitioner.plans[0].plan["peak_bytes"] <= least
+        _check_kept(partitioner.plans[0], recorder.graphs)
+    compare(found, expected, BOUND)
+
+
+def _check_kept(plan, graphs):
+    """The backward graph gets what the plan keeps, and what is there anyway, and nothing else."""
+    forward, backward = graphs
+    given = {node.name for node in backward.graph.nodes if node.op == "placeholder"}
+    inputs = {item.name for item in plan.graph.inputs}
+    results = {item.value for item in plan.graph.outputs if item.region == "forward"}
+    roots = plan.graph.roots()
+    results |= {roots[value] for value in results if value}
+    assert {name for name in given if name not in inputs | results} <= set(plan.kept)
+
+
+def test_fewer_bytes_at_a_smaller_budget(tools):
+    module, inputs, keywords = Stack(4, 16, 64).bfloat16(), (torch.randn(1024, 16).bfloat16().requires_grad_(),), {}
+    least, kept = None, []
+    for _ in range(2):
+        partitioner = Partitioner(least, "cpu", str(tools / "fp8-opt"))
+        torch._dynamo.reset()
+        step(torch.compile(module, backend=backend(partitioner), dynamic=False), module, inputs, keywords)
+        least = partitioner.plans[0].plan["min_feasible_peak_bytes"]
+        kept.append(partitioner.plans[0].plan["saved_bytes"])
+    assert kept[1] < kept[0]
+
+
+def test_inductor(tools):
+    """The same through Inductor's own kernels."""
+    module, inputs, keywords = make("feed_forward")
+    expected = step(module, module, inputs, keywords)
+    torch._dynamo.reset()
+    with partitioned(None, "cpu", str(tools / "fp8-opt")) as partitioner:
+        found = step(torch.compile(module, dynamic=False), module, inputs, keywords)
+    assert len(partitioner.plans) == 1
+    compare(found, expected, BOUND)
+
+
+def test_dropout_draws_the_same_mask(tools):
+    """The mask is the same in forward and backward: where a result is 0, so is the gradient behind it."""
+
+    def dropped(x):
+        return torch.nn.functional.dropout(x * 1.5, 0.5)
+
+    for budget in (None, 1 << 40):
+        partitioner = Partitioner(budget, compiler=str(tools / "fp8-opt"))
+        torch._dynamo.reset()
+        compiled = torch.compile(dropped, backend=backend(partitioner), dynamic=False)
+        x = torch.randn(64, 64, requires_grad=True)
+        torch.manual_seed(3)
+        y = compiled(x)
+        y.sum().backward()
+        torch.manual_seed(3)
+        expected = dropped(x.detach())
+        assert torch.equal(y.detach(), expected)
+        assert torch.equal(x.grad == 0, y == 0) and 0.3 < (y == 0).float().mean() < 0.7
+
+
+def test_no_plan_falls_back(tools):
+    module, inputs, keywords = make("mlp")
+    expected = step(module, module, inputs, keywords)
+    torch._dynamo.reset()
+    compiled = torch.compile(module, backend=backend(Partitioner("1KiB", compiler=str(tools / "fp8-opt"))), dynamic=False)
+    with pytest.warns(UserWarning, match="fp8-opt has no plan for this graph"):
+        found = step(compiled, module, inputs, keywords)
+    compare(found, expected, BOUND)
+
+
+def test_decomposed_as_inductor_does(tools):
+    """The graph that Inductor partitions holds its decompositions."""
+    module, inputs, keywords = make("llama_block")
+    expected = step(module, module, inputs, keywords)
+    torch._dynamo.reset()
+    partitioner = Partitioner(compiler=str(tools / "fp8-opt"))
+    compiled = torch.compile(module, backend=backend(partitioner, decompositions=default_decompositions()), dynamic=False)
+    compare(step(compiled, module, inputs, keywords), expected, BOUND)
+    assert partitioner.plans
