@@ -21,7 +21,6 @@ import subprocess
 import sys
 
 import torch
-from torch.utils.checkpoint import checkpoint
 
 E4M3, E5M2, BF16, F32 = torch.float8_e4m3fn, torch.float8_e5m2, torch.bfloat16, torch.float32
 
@@ -219,6 +218,25 @@ class HeadLoss(torch.autograd.Function):
         return (dnorm - x * (dot * factors.square()).to(BF16)) * factors.to(BF16), None, None
 
 
+class Checkpoint(torch.autograd.Function):
+    """Keeps a layer's input only and runs the layer again in backward, as Megatron-LM's full recomputation does."""
+
+    @staticmethod
+    def forward(ctx, x, layer):
+        ctx.save_for_backward(x)
+        ctx.layer = layer
+        with torch.no_grad():
+            return layer(x)
+
+    @staticmethod
+    def backward(ctx, dy):
+        x = ctx.saved_tensors[0].detach().requires_grad_()
+        with torch.enable_grad():
+            y = ctx.layer(x)
+        torch.autograd.backward(y, dy)
+        return x.grad, None
+
+
 class Layer:
     """Attention and a dense SwiGLU on one rank."""
 
@@ -268,7 +286,7 @@ def train(sizes, microbatches, recompute, device, steps, finish=lambda: None):
             for layer in layers:
                 if Held.fault == "cache":
                     Held.cache[step, layer.number] = layer.fc1.rows.clone()  # planted: a copy per layer and step
-                x = checkpoint(layer, x, use_reentrant=False) if recompute == "full" else layer(x)
+                x = Checkpoint.apply(x, layer) if recompute == "full" else layer(x)
             loss = HeadLoss.apply(x, head, sizes["tensor"])
             del x
             loss.backward()
@@ -377,8 +395,12 @@ def main():
             continue
         # A process of its own: the history and the allocator start empty.
         command = [sys.executable, __file__, "--out", str(options.out), "--run", name]
-        output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-        index[name].update(json.loads(output.splitlines()[-1]))
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode:
+            print(f"{name} failed:\n{done.stdout}{done.stderr}", flush=True)
+            del index[name]
+            continue
+        index[name].update(json.loads(done.stdout.splitlines()[-1]))
         print(name, index[name]["peak_bytes"], "B at the peak,", (options.out / f"{name}.pickle.xz").stat().st_size, "B compressed", flush=True)
     (options.out / "index.json").write_text(json.dumps(index, indent=1) + "\n")
 
