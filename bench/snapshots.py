@@ -371,7 +371,8 @@ def record(name, out):
     torch.cuda.memory._record_memory_history(enabled=None)
     data = lzma.compress(pickle.dumps(portable(taken[0], pathlib.Path(__file__).resolve().parents[1])), preset=9)
     (out / f"{name}.pickle.xz").write_bytes(data)
-    facts = {"peak_bytes": torch.cuda.max_memory_allocated(), "torch": torch.__version__, "gpu": torch.cuda.get_device_name()}
+    requested = torch.cuda.memory_stats()["requested_bytes.all.peak"]
+    facts = {"peak_bytes": torch.cuda.max_memory_allocated(), "requested_peak_bytes": requested, "torch": torch.__version__, "gpu": torch.cuda.get_device_name()}
     print(json.dumps(facts))
 
 
