@@ -23,6 +23,7 @@ COMMANDS = {
     "params": (".params.main", "bytes of a parameter and of the parameters of each rank, item by item"),
     "pipeline": (".pipeline.main", "microbatches in flight on each pipeline rank, by simulating the schedule"),
     "rank": (".rank.main", "the memory of each pipeline rank of a job, and the lightest recomputation that fits"),
+    "audit": (".audit.main", "what a run held beyond its plan, from a PyTorch memory snapshot"),
 }
 
 
