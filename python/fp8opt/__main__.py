@@ -20,6 +20,7 @@ __all__ = ["COMMANDS", "main"]
 # Name: (module with `main(arguments: List[str]) -> int`, what it does, in one line).
 COMMANDS = {
     "explain": (".explanations.main", "what PyTorch keeps of a captured graph, what a plan keeps, which change helps"),
+    "job": (".megatron.main", "a job file from the arguments of a Megatron-LM run, in its launch script or its log"),
     "params": (".params.main", "bytes of a parameter and of the parameters of each rank, item by item"),
     "pipeline": (".pipeline.main", "microbatches in flight on each pipeline rank, by simulating the schedule"),
     "rank": (".rank.main", "the memory of each pipeline rank of a job, and the lightest recomputation that fits"),

@@ -18,7 +18,7 @@ from .config import build, read_table
 from .models import Model, load_model
 from .params import Precision
 
-__all__ = ["Batch", "Job", "Part", "Recompute", "SCHEDULES", "Sizes", "load_job", "parse_layout"]
+__all__ = ["Batch", "Job", "MODULES", "Part", "Recompute", "SCHEDULES", "Sizes", "load_job", "parse_layout"]
 
 SCHEDULES = ("1f1b", "interleaved", "zero-bubble", "zero-bubble-h2", "zero-bubble-v", "dualpipe", "dualpipev")
 

@@ -404,3 +404,57 @@ def test_speed(tmp_path, capsys):
     start = time.process_time()
     run(capsys, path)
     assert time.process_time() - start < 2
+
+
+def pipelined(recorder, ranks, microbatches, layers, held=0):
+    """1F1B on the first rank: as many microbatches in flight as ranks, freed first in, first out. `held` of 20 MiB a layer."""
+    N, H, F = 4096, 1024, 2048
+    flying = []
+
+    def forward():
+        kept = []
+        for layer in range(layers):
+            for line in range(8):
+                kept.append(recorder.alloc(2 * N * H, ("model.py", line, "forward")))
+            kept.append(recorder.alloc(4 * N * F, ("model.py", 9, "mlp")))
+            kept.append(recorder.alloc(2 * N * F, ("model.py", 10, "mlp")))
+            if held:
+                kept.append(recorder.alloc(20 * MIB, ("model.py", 30, "stray")))
+        flying.append(kept)
+
+    def backward():
+        for handle in reversed(flying.pop(0)):
+            recorder.free(handle)
+
+    for _ in range(ranks - 1):
+        forward()
+    for _ in range(microbatches - ranks + 1):
+        forward()
+        backward()
+    while flying:
+        backward()
+
+
+def test_microbatches_in_flight(tmp_path, capsys):
+    job = small_job(tmp_path, sizes={"pipeline": 4}, schedule="1f1b", batch={"sequence": 4096, "microbatches": 8})
+    recorder = Recorder()
+    for _ in range(3):
+        pipelined(recorder, 4, 8, 1)
+    table = run(capsys, recorder.write(tmp_path / "s.pickle"), "--config", job)
+    assert table["findings"] == [] and table["rounds"] == 3
+    recorder = Recorder()
+    for _ in range(3):
+        pipelined(recorder, 4, 8, 1, held=1)
+    table = run(capsys, recorder.write(tmp_path / "s.pickle"), "--config", job)
+    (finding,) = table["findings"]
+    assert finding["kind"] == "unplanned" and finding["bytes"] == 4 * 20 * MIB and finding["lines"][0]["function"] == "stray"
+
+
+def test_a_cache_grows_in_a_pipeline(tmp_path, capsys):
+    recorder = Recorder()
+    for _ in range(3):
+        pipelined(recorder, 4, 8, 1)
+        for _ in range(2):
+            recorder.alloc(3 * MIB, ("cache.py", 7, "put"))
+    (finding,) = run(capsys, recorder.write(tmp_path / "s.pickle"))["findings"]
+    assert finding["kind"] == "grows" and finding["bytes"] == 6 * 3 * MIB

@@ -64,7 +64,8 @@ def audit(snapshot: Snapshot, rounds: List[Round], plan: Optional[Plan], smalles
             if not last:  # made once and kept: state that is made when it is first needed
                 inside = [a for a in inside if a.died is not None]
             groups = group_allocations(inside, smallest)
-            for finding in _against_plan(snapshot, one, groups, plan, peak, last):
+            compare = _against_plan if one.turn is not None else _at_fullest
+            for finding in compare(snapshot, one, groups, plan, peak, last):
                 key = finding.each, finding.lines
                 other = worst.get(key, finding)
                 chosen = finding if finding.bytes > other.bytes else other
@@ -168,6 +169,33 @@ def _against_plan(snapshot: Snapshot, one: Round, groups: List[Group], plan: Pla
                 over = [m for m in group.members if m.died is not None and m.died >= one.end and one.turn is not None and m.born <= one.turn]
                 if len(over) >= 2 and not any(r.lives == RESULT for r in plan.of(size)):
                     found.append(_name_beyond(snapshot, one, same, group, over, plan, peak))
+    return found
+
+
+def _at_fullest(snapshot: Snapshot, one: Round, groups: List[Group], plan: Plan, peak: int, last: bool) -> List[Finding]:
+    """What a round without a turn held at its fullest moment beyond what microbatches in flight keep and one chunk needs."""
+    found = []
+    fullest = max(range(one.start, one.end), key=snapshot.live.__getitem__)
+    by_size: Dict[int, List[Group]] = {}
+    for group in groups:
+        by_size.setdefault(group.size, []).append(group)
+    for size, same in by_size.items():
+        held = [(g, [m for m in g.members if m.born <= fullest and m.died is not None and m.died > fullest]) for g in same]
+        held = [(group, members) for group, members in held if members]
+        planned = plan.saved(size) + plan.together.get((size, FORWARD), 0) + plan.together.get((size, BACKWARD), 0)
+        number = sum(len(members) for _, members in held)
+        excess = number - planned
+        if excess < 2 or size in plan.weights:
+            continue
+        roles = plan.of(size)
+        for group, members in sorted(held, key=lambda entry: -len(entry[1])):
+            if excess <= 0:
+                break
+            taken = members[-excess:] if len(members) > excess else members
+            excess -= len(taken)
+            role = max(roles, key=lambda r: (_likeness(snapshot, r, group), r.lives != SAVED)) if roles else None
+            why = f"{number} of {size:,} B live at the fullest moment, the microbatches in flight keep {plan.saved(size)} and a chunk needs {planned - plan.saved(size)} more"
+            found.append(_finding(snapshot, "outlived" if role else "unplanned", role, group, taken, peak, why))
     return found
 
 

@@ -50,7 +50,8 @@ def group_allocations(allocations: List[Allocation], smallest: int) -> List[Grou
 
 def find_rounds(snapshot: Snapshot, smallest: int) -> List[Round]:
     """The rounds of a run. Of the tensors that a line keeps in forward, one for each layer, backward frees the last first: such
-    a group shows where each round begins, turns and ends. Without one the history is one round without a turn."""
+    a group shows where each round begins, turns and ends. Without one, as where a pipeline has several microbatches in flight, a
+    round is what lies between two moments at which little is live, and has no turn."""
     length = len(snapshot.live)
     best: List[Tuple[int, int, List[Allocation]]] = []
     best_rank = (0, 0)
@@ -63,7 +64,7 @@ def find_rounds(snapshot: Snapshot, smallest: int) -> List[Round]:
             if rank > best_rank:
                 best, best_rank = chains, rank
     if not best:
-        return [Round(0, length, None, ())]
+        return _rounds_by_level(snapshot, made)
     # A round ends where least is live between its last free and the next one's first layer.
     bounds = [0]
     for chain, following in zip(best, best[1:]):
@@ -85,6 +86,33 @@ def find_rounds(snapshot: Snapshot, smallest: int) -> List[Round]:
             turn = backward[at] - 1
         rounds.append(Round(start, end, turn, tuple(sorted(clock))))
     return rounds
+
+
+def _rounds_by_level(snapshot: Snapshot, made: List[Allocation]) -> List[Round]:
+    """Rounds by how much is live of what is freed in the history: each rises above half of the most and falls below a tenth."""
+    length = len(snapshot.live)
+    change = [0] * (length + 1)
+    for entry in made:
+        if entry.died is not None:
+            change[entry.born] += entry.size
+            change[entry.died] -= entry.size
+    level, levels = 0, []
+    for step in change[:length]:
+        level += step
+        levels.append(level)
+    top = max(levels)
+    bounds, lowest, high = [0], 0, False
+    for event, level in enumerate(levels):
+        if level > top / 2:
+            if not high and len(bounds) and lowest > bounds[-1]:
+                bounds.append(lowest)
+            high = True
+        elif level < top / 10:
+            if high or level <= levels[lowest]:
+                lowest = event
+            high = False
+    bounds.append(length)
+    return [Round(start, end, None, ()) for start, end in zip(bounds, bounds[1:])]
 
 
 def _in_backward(stack: Tuple[Frame, ...]) -> bool:
