@@ -86,6 +86,9 @@ def test_fsdp_spreads_everything_and_gathers_a_layer():
     assert [item.name for item in items(precision) if item.transient] == ["gathered layer"]
     fp8 = items(Precision(optimizer="fsdp", compute="fp8"))
     assert sum(item.bytes for item in fp8 if item.transient) == 4  # gathered bf16, rows, transposed
+    job = Job(load_model("llama3-8b"), Sizes(data=8), Batch(8192), Precision(optimizer="fsdp"))
+    # Two of the largest: the embedding and the output matrix, in bf16.
+    assert rank_parameters(job, 0).gathered == 2 * 2 * 128256 * 4096
 
 
 def test_optimizer_on_the_host():
@@ -206,6 +209,18 @@ def test_job_file_with_a_model_of_its_own(tmp_path):
     (tmp_path / "job.json").write_text(json.dumps({"model": "mine.toml", "sizes": {}, "batch": {"sequence": 16}}))
     job = load_job(str(tmp_path / "job.json"))
     assert job.model.parameters() == 2 * (4 * 64 * 64 + 3 * 64 * 128 + 2 * 64) + 64 + 2 * 100 * 64
+
+
+def test_job_file_in_yaml(tmp_path):
+    yaml = pytest.importorskip("yaml")
+    path = tmp_path / "job.yaml"
+    path.write_text("model: llama3-8b\nsizes: {tensor: 2, data: 4}\nbatch:\n  sequence: 8192\nprecision:\n  compute: fp8\n")
+    assert load_job(str(path)).sizes.world == 8
+    for text, message in (("a: [", "is not YAML"), ("- 1", "a table of keys"), ("!!python/object/apply:os.system [ls]", "is not YAML")):
+        path.write_text(text)
+        with pytest.raises(InputError, match=message):
+            load_job(str(path))
+    assert yaml
 
 
 @pytest.mark.parametrize(

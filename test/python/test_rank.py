@@ -19,7 +19,7 @@ from fp8opt.job import Batch, Job, Recompute, Sizes, load_job
 from fp8opt.models import load_model
 from fp8opt.params import Precision
 from fp8opt.rank import rates
-from fp8opt.rank.fit import choices, lightest
+from fp8opt.rank.fit import choices, lightest, lightest_of_all
 from fp8opt.rank.graph import Graph, Op, Policy, walk
 from fp8opt.rank.layers import layer_graph, loss_graph
 from fp8opt.rank.main import main
@@ -188,13 +188,21 @@ def test_dualpipe_runs_two_chunks_in_one_arena():
 
 
 def test_the_lightest_that_fits():
-    job = dataclasses.replace(load_job(str(ROOT / "examples/jobs/llama3-70b.toml")))
-    assert lightest(job, 0).recompute.granularity == "none"
-    tight = dataclasses.replace(job, device=40 * 2**30)
-    best = lightest(tight, 0)
-    assert best.bytes <= tight.device
-    assert all(c.bytes > tight.device for c in choices(tight, 0) if c.again_us < best.again_us)
-    assert lightest(dataclasses.replace(job, device=2**30), 0).bytes > 2**30
+    job = load_job(str(ROOT / "examples/jobs/llama3-70b.toml"))
+    every = choices(job, 0)
+    assert lightest(every, job.device).recompute.granularity == "none"
+    best = lightest(every, 40 * 2**30)
+    assert best.bytes <= 40 * 2**30
+    assert all(c.bytes > 40 * 2**30 for c in every if c.again_us < best.again_us)
+    assert lightest(every, 2**30).bytes == min(c.bytes for c in every)
+
+
+def test_one_policy_for_all_ranks():
+    job = load_job(str(ROOT / "examples/jobs/llama3-70b.toml"))
+    every = [choices(job, rank) for rank in range(4)]
+    common = lightest_of_all(every, 40 * 2**30)
+    assert len({c.recompute for c in common}) == 1 and all(c.bytes <= 40 * 2**30 for c in common)
+    assert lightest_of_all(every, 2**30) is None
 
 
 def test_rates_are_those_of_the_target_file():
@@ -217,6 +225,13 @@ def test_capacity_scales_the_experts_only():
     grown = walk(layer_graph(double, 3)).saved - walk(layer_graph(job, 3)).saved
     assert grown == (231 + 256 + 66) * MIB
     assert walk(layer_graph(double, 0)).saved == walk(layer_graph(job, 0)).saved
+
+
+def test_context_parallel_ranks_hold_a_part_and_a_ring():
+    model = load_model("llama3-8b")
+    one, two = (Job(model, Sizes(context=c, data=2), Batch(8192)) for c in (1, 2))
+    assert walk(layer_graph(one, 0)).saved == 2 * walk(layer_graph(two, 0)).saved
+    assert layer_graph(two, 0).bytes["ring"] == 2 * 2 * 4096 * 8 * 2 * 128
 
 
 def test_loss_keeps_the_softmax():

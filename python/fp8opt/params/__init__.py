@@ -122,7 +122,8 @@ def items(precision: Precision, linear: bool = True) -> List[Item]:
             # Under FSDP the gathered weight and its casts live for one layer only (TransformerEngine pull request 2805).
             result += [dataclasses.replace(copy, transient=True) for copy in copies] if spread else copies
     if spread:
-        result.append(Item("gathered layer", Fraction(_BYTES[held]), "the whole weight while its layer runs", FSDP, transient=True))
+        size = 1 if held == "fp8" else 2
+        result.append(Item("gathered layer", Fraction(size), f"{size} B, the whole weight while its layer runs", FSDP, transient=True))
     # The gradient.
     size = _BYTES[p.gradients]
     result.append(Item(f"{p.gradients} gradient", Fraction(size), f"{size} B, accumulated over the microbatches", FSDP if spread else DIST_OPTIMIZER, spread))

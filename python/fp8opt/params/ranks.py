@@ -28,11 +28,13 @@ class RankWeight(NamedTuple):
 
 @dataclasses.dataclass
 class RankParameters:
-    """The weights of a rank, and the bytes of each item over all of them, rounded up per weight."""
+    """The weights of a rank, and the bytes of each item over all of them, rounded up per weight. `gathered`: of an FSDP, the
+    whole weights and their fp8 copies of the layer that runs and of the next one, which is gathered ahead."""
 
     weights: List[RankWeight]
     items: Dict[str, int]
     host_bytes: int
+    gathered: int
 
     @property
     def count(self) -> int:
@@ -79,6 +81,7 @@ def rank_parameters(job: Job, rank: int) -> RankParameters:
                     add(model.head())
     sums: Dict[str, int] = {}
     host = 0
+    whole: Dict[str, int] = {}
     for weight in weights:
         for item in items(job.precision, weight.linear):
             size = -(-item.on_rank(weight.copies) * weight.count // 1)
@@ -86,4 +89,8 @@ def rank_parameters(job: Job, rank: int) -> RankParameters:
                 host += size
             elif not item.transient:
                 sums[item.name] = sums.get(item.name, 0) + size
-    return RankParameters(weights, sums, host)
+            elif job.precision.optimizer == "fsdp":
+                layer = weight.name.rsplit(".", 1)[0] if weight.name.startswith("layers.") else weight.name
+                layer = ".".join(layer.split(".")[:2])
+                whole[layer] = whole.get(layer, 0) + size
+    return RankParameters(weights, sums, host, sum(sorted(whole.values())[-2:]))

@@ -9,12 +9,12 @@
 
 import dataclasses
 import itertools
-from typing import List, NamedTuple
+from typing import Dict, List, NamedTuple, Optional, Sequence
 
 from ..job import MODULES, Job, Recompute
 from .memory import rank_memory, stage_cost
 
-__all__ = ["Choice", "choices", "lightest"]
+__all__ = ["Choice", "choices", "lightest", "lightest_of_all"]
 
 
 class Choice(NamedTuple):
@@ -51,7 +51,17 @@ def choices(job: Job, rank: int) -> List[Choice]:
     return sorted(found, key=lambda c: (c.again_us, c.bytes, len(c.recompute.modules)))
 
 
-def lightest(job: Job, rank: int) -> Choice:
-    """The cheapest policy with which the rank fits job.device; the smallest one where none does."""
-    every = choices(job, rank)
-    return next((c for c in every if c.bytes <= job.device), min(every, key=lambda c: c.bytes))
+def lightest(every: Sequence[Choice], device: int) -> Choice:
+    """The cheapest of a rank's choices that fits; the smallest one where none does."""
+    return next((c for c in every if c.bytes <= device), min(every, key=lambda c: c.bytes))
+
+
+def lightest_of_all(every: Sequence[List[Choice]], device: int) -> Optional[List[Choice]]:
+    """The cheapest policy with which all ranks fit, as Megatron has one for all: its choice on each rank, or None. `every` has
+    the choices of each rank."""
+    by_policy: Dict[Recompute, List[Choice]] = {}
+    for rank in every:
+        for choice in rank:
+            by_policy.setdefault(choice.recompute, []).append(choice)
+    fitting = [chosen for chosen in by_policy.values() if all(c.bytes <= device for c in chosen)]
+    return min(fitting, key=lambda chosen: (sum(c.again_us for c in chosen), max(c.bytes for c in chosen)), default=None)

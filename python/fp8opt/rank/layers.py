@@ -270,11 +270,15 @@ def _attention(b: _Builder, source: str) -> None:
         b.backward("rope.backward", ["d.q", "d.k", "d.v"], ["d.qkv.out"])
     b.part()
     o, lse = b.tensor("o", N, heads * v_head), b.tensor("lse", N, heads, "f32")
-    b.forward("core_attn", [q, k, v], [o, lse], core)
+    ring = []
+    if b.job.sizes.context > 1:
+        # Keys and values of the other ranks pass through two buffers (TransformerEngine, attention with context parallelism).
+        ring = [b.tensor("ring", N, 2 * kv_heads * (k_head + v_head))]
+    b.forward("core_attn", [q, k, v], [o, lse], core, ring)
     # Causal: half of the scores; two matmuls of the head sizes.
     b.graph.flops["core_attn"] = float(heads) * N * b.job.batch.sequence * (k_head + v_head)
     makes = [b.tensor(f"d.{q}", N, heads * head), b.tensor("d.k", N, kv_heads * k_head), b.tensor("d.v", N, kv_heads * v_head)]
-    b.backward("core_attn.backward", [q, k, v, o, lse, "d.o"], makes)
+    b.backward("core_attn.backward", [q, k, v, o, lse, "d.o"], makes, ring)
     b.linear("o_proj", o, N if b.gathers else n, heads * v_head, H, "row", original=True)
 
 

@@ -14,7 +14,7 @@ from typing import List
 from ..command import InputError, Parser, parse_bytes
 from ..job import Job, Recompute, load_job
 from ..tables import align, mib
-from .fit import choices, lightest
+from .fit import choices, lightest, lightest_of_all
 from .memory import RankMemory, rank_memory, stage_cost
 from .oplist import kept_abs
 
@@ -89,10 +89,11 @@ def _lines(job: Job) -> List[str]:
     rows.append(["kept by microbatches in flight"] + [mib(m.peak.others) for m in memories])
     rows.append(["operands of weight gradients put off"] + [mib(m.peak.deferred) for m in memories])
     rows.append(["the chunk that runs"] + [mib(m.peak.running) for m in memories])
+    rows.append(["layers gathered by the FSDP"] + [mib(m.gathered) for m in memories])
     rows.append(["overhead of the device"] + [mib(m.overhead) for m in memories])
     rows.append(["all"] + [mib(m.bytes) for m in memories])
     rows.append(["in flight at the peak"] + [str(m.peak.in_flight) for m in memories])
-    lines = [_title(job), ""] + align([row for row in rows if len(set(row[1:])) > 1 or row[1] != "0"])
+    lines = [_title(job), ""] + align([row for number, row in enumerate(rows) if number == 0 or any(cell != "0" for cell in row[1:])])
     worst = max(memories, key=lambda m: m.bytes)
     lines += ["", f"rank {worst.rank} is the fullest: at {worst.peak.step}, in {worst.peak.at}"]
     host = max(m.host for m in memories)
@@ -160,18 +161,28 @@ def _timeline_lines(memory: RankMemory) -> List[str]:
     rows = [("step", "in flight", "kept MiB", "put off MiB", "running MiB", "all MiB", "in")]
     for m in memory.moments:
         rows.append((m.step, str(m.in_flight), mib(m.others), mib(m.deferred), mib(m.running), mib(m.bytes), m.at))
-    return align(rows, left=(0, 6)) + [f"and {mib(sum(memory.parameters.values()) + memory.overhead)} MiB of parameters and overhead throughout"]
+    return align(rows, left=(0, 6)) + [f"and {mib(memory.bytes - memory.peak.bytes)} MiB of parameters and overhead throughout"]
 
 
 def _fit_lines(job: Job) -> List[str]:
     """The lightest recomputation per rank."""
     rows = [("rank", "lightest recomputation", "MiB", "recomputed %", "full MiB", "none MiB")]
-    for rank in range(job.sizes.pipeline):
-        best = lightest(job, rank)
-        every = {c.recompute.granularity: c for c in choices(job, rank) if c.recompute.granularity != "selective"}
+    every = [choices(job, rank) for rank in range(job.sizes.pipeline)]
+    for rank, own in enumerate(every):
+        best = lightest(own, job.device)
+        by_name = {c.recompute.granularity: c for c in own if c.recompute.granularity != "selective"}
         name = best.name if best.bytes <= job.device else "none fits; the smallest is " + best.name
-        rows.append((str(rank), name, mib(best.bytes), f"{100 * best.again_us / best.forward_us:.0f}", mib(every["full"].bytes), mib(every["none"].bytes)))
-    return [_title(job), f"for a GPU of {mib(job.device)} MiB:", ""] + align(rows, left=(0, 1))
+        rows.append((str(rank), name, mib(best.bytes), _share([best]), mib(by_name["full"].bytes), mib(by_name["none"].bytes)))
+    common = lightest_of_all(every, job.device)
+    if common:
+        rows.append(("all", common[0].name, mib(max(c.bytes for c in common)), _share(common), "", ""))
+    lines = [_title(job), f"for a GPU of {mib(job.device)} MiB:", ""] + align(rows, left=(0, 1))
+    return lines if common else lines + ["no recomputation fits all ranks"]
+
+
+def _share(chosen) -> str:
+    """What is recomputed, in percent of the time of forward."""
+    return f"{100 * sum(c.again_us for c in chosen) / sum(c.forward_us for c in chosen):.0f}"
 
 
 def _abs_lines(job: Job) -> List[str]:
@@ -194,6 +205,7 @@ def _table(job: Job, timeline) -> dict:
             "bytes": memory.bytes,
             "parameters": [{"item": name, "bytes": size} for name, size in memory.parameters.items()],
             "peak": memory.peak._asdict(),
+            "gathered": memory.gathered,
             "overhead": memory.overhead,
             "host": memory.host,
         }

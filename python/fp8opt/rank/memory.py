@@ -56,12 +56,14 @@ class Moment(NamedTuple):
 
 @dataclasses.dataclass
 class RankMemory:
-    """A pipeline rank: bytes of its parameters by item, of its activations over the schedule, and of the device's overhead."""
+    """A pipeline rank: bytes of its parameters by item, of its activations over the schedule, of the layers that an FSDP has
+    gathered, and of the device's overhead."""
 
     rank: int
     parameters: Dict[str, int]
     host: int
     moments: List[Moment]
+    gathered: int
     overhead: int
 
     @property
@@ -72,7 +74,7 @@ class RankMemory:
     @property
     def bytes(self) -> int:
         """Everything at the worst moment."""
-        return sum(self.parameters.values()) + self.peak.bytes + self.overhead
+        return sum(self.parameters.values()) + self.peak.bytes + self.gathered + self.overhead
 
 
 def policy_of(job: Job) -> Policy:
@@ -206,4 +208,4 @@ def rank_memory(job: Job, rank: int) -> RankMemory:
             known[state] = _activations(costs, state)
         moments.append(Moment(name, count, *known[state]))
     held = rank_parameters(job, rank)
-    return RankMemory(rank, held.items, held.host_bytes, moments, job.overhead)
+    return RankMemory(rank, held.items, held.host_bytes, moments, held.gathered, job.overhead)
