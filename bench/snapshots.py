@@ -259,7 +259,9 @@ class Layer:
         q, k, v = (t.view(1, t.shape[0], -1, head).transpose(1, 2) for t in (q, k, v))
         o = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
         del q, k, v
-        return RowLinear.apply(o.transpose(1, 2).reshape(o.shape[2], self.width), self.o_proj, parts, self.one, "o_proj")
+        return RowLinear.apply(
+            o.transpose(1, 2).reshape(o.shape[2], self.width), self.o_proj, parts, self.one, "o_proj"
+        )
 
     def mlp(self, x):
         """The same of the feed-forward part."""
@@ -372,7 +374,12 @@ def record(name, out):
     data = lzma.compress(pickle.dumps(portable(taken[0], pathlib.Path(__file__).resolve().parents[1])), preset=9)
     (out / f"{name}.pickle.xz").write_bytes(data)
     requested = torch.cuda.memory_stats()["requested_bytes.all.peak"]
-    facts = {"peak_bytes": torch.cuda.max_memory_allocated(), "requested_peak_bytes": requested, "torch": torch.__version__, "gpu": torch.cuda.get_device_name()}
+    facts = {
+        "peak_bytes": torch.cuda.max_memory_allocated(),
+        "requested_peak_bytes": requested,
+        "torch": torch.__version__,
+        "gpu": torch.cuda.get_device_name(),
+    }
     print(json.dumps(facts))
 
 
@@ -402,7 +409,14 @@ def main():
             del index[name]
             continue
         index[name].update(json.loads(done.stdout.splitlines()[-1]))
-        print(name, index[name]["peak_bytes"], "B at the peak,", (options.out / f"{name}.pickle.xz").stat().st_size, "B compressed", flush=True)
+        print(
+            name,
+            index[name]["peak_bytes"],
+            "B at the peak,",
+            (options.out / f"{name}.pickle.xz").stat().st_size,
+            "B compressed",
+            flush=True,
+        )
     (options.out / "index.json").write_text(json.dumps(index, indent=1) + "\n")
 
 

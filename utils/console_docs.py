@@ -52,7 +52,15 @@ def run_page(text):
         for start, end in blocks(text):
             lines = []
             for command in commands(text[start:end]):
-                done = subprocess.run(["bash", "-c", function + command], cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120)
+                done = subprocess.run(
+                    ["bash", "-c", function + command],
+                    cwd=ROOT,
+                    env=environment,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                    text=True,
+                    timeout=120,
+                )
                 lines += ["$ " + command] + [line.rstrip() for line in done.stdout.replace(work, "$WORK").splitlines()]
             result += [text[position:start], "".join(line + "\n" for line in lines)]
             position = end

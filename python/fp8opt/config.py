@@ -38,7 +38,9 @@ def read_table(path: pathlib.Path) -> Dict[str, Any]:
             try:
                 import yaml
             except ModuleNotFoundError:
-                raise InputError(f"'{path}': reading YAML needs PyYAML (pip install pyyaml); TOML needs nothing") from None
+                raise InputError(
+                    f"'{path}': reading YAML needs PyYAML (pip install pyyaml); TOML needs nothing"
+                ) from None
             try:
                 table = yaml.safe_load(text)
             except yaml.YAMLError as error:

@@ -128,9 +128,13 @@ class Job:
         if self.capacity < 1:
             raise InputError(f"expected 'capacity' of at least 1.0 (balanced), but got {self.capacity}")
         if self.sizes.expert > 1 and not self.model.moe:
-            raise InputError(f"expected 'expert' = 1 for '{self.model.name}', which has no experts, but got {self.sizes.expert}")
+            raise InputError(
+                f"expected 'expert' = 1 for '{self.model.name}', which has no experts, but got {self.sizes.expert}"
+            )
         if self.model.moe and self.model.moe.experts % self.sizes.expert:
-            raise InputError(f"expected 'expert' to divide {self.model.moe.experts} experts, but got {self.sizes.expert}")
+            raise InputError(
+                f"expected 'expert' to divide {self.model.moe.experts} experts, but got {self.sizes.expert}"
+            )
         tokens, parts = self.batch.sequence * self.batch.micro, self.sizes.tensor * self.sizes.context
         if tokens % parts:
             raise InputError(f"expected tensor x context = {parts} to divide {tokens} tokens")
@@ -255,7 +259,9 @@ def load_job(path: str) -> Job:
         table = {**table, "model": "own"}
     read = build(_JobFile, table, f"'{file.name}'")
     values = {field.name: getattr(read, field.name) for field in dataclasses.fields(read)}
-    values["model"] = build(Model, own, f"'{file.name}': 'model'") if isinstance(own, dict) else load_model(read.model, file.parent)
+    values["model"] = (
+        build(Model, own, f"'{file.name}': 'model'") if isinstance(own, dict) else load_model(read.model, file.parent)
+    )
     try:
         values["device"], values["overhead"] = parse_bytes(read.device), parse_bytes(read.overhead)
         return Job(**values)

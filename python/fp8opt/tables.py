@@ -19,7 +19,9 @@ def mib(size: float) -> str:
 
 def align(rows: Sequence[Sequence[str]], left: Sequence[int] = (0,), indent: str = "") -> List[str]:
     """Lines with the columns of the rows aligned: those in `left` to the left, the others to the right."""
-    widths = [max((len(row[i]) for row in rows if i < len(row)), default=0) for i in range(max(map(len, rows), default=0))]
+    widths = [
+        max((len(row[i]) for row in rows if i < len(row)), default=0) for i in range(max(map(len, rows), default=0))
+    ]
     lines = []
     for row in rows:
         cells = [cell.ljust(widths[i]) if i in left else cell.rjust(widths[i]) for i, cell in enumerate(row)]

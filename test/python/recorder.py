@@ -27,7 +27,9 @@ class Recorder:
             length = max(self.SEGMENT, rounded)
             start = self.segments[-1][0] + self.segments[-1][1] if self.segments else self.address
             self.segments.append((start, length, self.list(stack)))
-            self.events.append({"action": "segment_alloc", "addr": start, "size": length, "stream": 0, "frames": self.list(stack)})
+            self.events.append(
+                {"action": "segment_alloc", "addr": start, "size": length, "stream": 0, "frames": self.list(stack)}
+            )
             self.address = start
         handle = self.address
         self.address += rounded
@@ -54,9 +56,16 @@ class Recorder:
             blocks = []
             for handle, (size, stack) in sorted(self.live.items()):
                 if start <= handle < start + length:
-                    block = {"address": handle, "size": -(-size // 512) * 512, "requested_size": size, "state": "active_allocated"}
+                    block = {
+                        "address": handle,
+                        "size": -(-size // 512) * 512,
+                        "requested_size": size,
+                        "state": "active_allocated",
+                    }
                     blocks.append({**block, "frames": stack})
-            segments.append({"device": 0, "address": start, "total_size": length, "stream": 0, "blocks": blocks, "frames": frames})
+            segments.append(
+                {"device": 0, "address": start, "total_size": length, "stream": 0, "blocks": blocks, "frames": frames}
+            )
         return {"segments": segments, "device_traces": [self.events[history:]]}
 
     def write(self, path, history=0):

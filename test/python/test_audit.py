@@ -52,7 +52,10 @@ def step(recorder, layers=4, extra=None, backward=None):
 def test_growing_cache(tmp_path, capsys):
     recorder = Recorder()
     for _ in range(3):
-        step(recorder, extra=lambda layer: recorder.alloc(2 * MIB + 100, ("cache.py", 7, "put"), ("model.py", 11, "forward")))
+        step(
+            recorder,
+            extra=lambda layer: recorder.alloc(2 * MIB + 100, ("cache.py", 7, "put"), ("model.py", 11, "forward")),
+        )
     table = run(capsys, recorder.write(tmp_path / "s.pickle"))
     (finding,) = table["findings"]
     assert finding["kind"] == "grows" and finding["count"] == 12 and finding["bytes"] == 12 * (2 * MIB + 100)
@@ -94,7 +97,11 @@ def test_peak_and_what_is_reserved(tmp_path, capsys):
     table = run(capsys, recorder.write(tmp_path / "s.pickle", start))
     peak = table["peak"]
     # Segments of 64 MiB: 10 + 30, then 50, then 40.
-    assert peak["live_bytes"] == 100 * MIB and peak["reserved_bytes"] == 192 * MIB and peak["reserved_unused_bytes"] == 92 * MIB
+    assert (
+        peak["live_bytes"] == 100 * MIB
+        and peak["reserved_bytes"] == 192 * MIB
+        and peak["reserved_unused_bytes"] == 92 * MIB
+    )
     assert peak["waiting_bytes"] == 30 * MIB
     assert peak["by_line"][0] == {"line": "b.py:2 b", "bytes": 50 * MIB, "allocations": 1}
     assert sum(row["bytes"] for row in table["unused_segments"]) == 92 * MIB
@@ -180,7 +187,9 @@ def test_fewer_layers_than_the_job_says_is_no_finding(tmp_path, capsys):
 @pytest.fixture(scope="module")
 def plan(fp8_opt, root):
     """The plan of the small feed-forward example, keeping everything."""
-    return json.loads(fp8_opt(["--compile=policy=save-all", "--emit=plan"], (root / "examples/llama3_ffn_small.mlir").read_text()))
+    return json.loads(
+        fp8_opt(["--compile=policy=save-all", "--emit=plan"], (root / "examples/llama3_ffn_small.mlir").read_text())
+    )
 
 
 def play(recorder, plan, held=""):
@@ -228,7 +237,9 @@ def test_plan_of_the_compiler(plan, tmp_path, capsys):
     assert [(f["tensor"], f["each"]) for f in table["findings"]] == [("layers.*.down", size)]
 
 
-@pytest.mark.parametrize("text, message", [("{}", "'schema'"), ("[", "is not JSON"), ('{"schema": "fp8opt-plan-1"}', "keys of a plan")])
+@pytest.mark.parametrize(
+    "text, message", [("{}", "'schema'"), ("[", "is not JSON"), ('{"schema": "fp8opt-plan-1"}', "keys of a plan")]
+)
 def test_bad_plans(tmp_path, text, message):
     recorder = Recorder()
     step(recorder)
@@ -247,10 +258,15 @@ def test_recorded_snapshots(name, capsys):
     table = run(capsys, FOLDER / f"{name}.pickle.xz", "--config", FOLDER / f"{name}.json")
     found = [(f["kind"], f["tensor"], f["each"], f["count"]) for f in table["findings"]]
     steps = INDEX[name]["steps"]
-    expected = [(e["kind"], e["tensor"], e["each"], e["count"] * (steps if e["kind"] == "grows" else 1)) for e in INDEX[name]["expected"]]
+    expected = [
+        (e["kind"], e["tensor"], e["each"], e["count"] * (steps if e["kind"] == "grows" else 1))
+        for e in INDEX[name]["expected"]
+    ]
     assert found == expected
     for finding, entry in zip(table["findings"], INDEX[name]["expected"]):
-        assert finding["lines"][0]["file"] == "bench/snapshots.py" and finding["lines"][0]["function"] == entry["function"]
+        assert (
+            finding["lines"][0]["file"] == "bench/snapshots.py" and finding["lines"][0]["function"] == entry["function"]
+        )
 
 
 @pytest.mark.parametrize("name", INDEX)
@@ -325,7 +341,9 @@ def snapshots_of_other_shapes():
     yield from ({**good, "segments": [{**good["segments"][0], "blocks": [value]}]} for value in wrong)
     block = {"size": 512, "address": 1, "state": "active_allocated", "frames": []}
     for key in block:
-        yield from ({**good, "segments": [{**good["segments"][0], "blocks": [{**block, key: value}]}]} for value in wrong)
+        yield from (
+            {**good, "segments": [{**good["segments"][0], "blocks": [{**block, key: value}]}]} for value in wrong
+        )
     alloc = good["device_traces"][0][1]
     yield from ({**good, "device_traces": [[{**alloc, "frames": [value]}]]} for value in wrong)
     for key in ("filename", "line", "name"):
@@ -394,7 +412,13 @@ def test_no_history(tmp_path):
 def test_speed(tmp_path, capsys):
     """A tenth of 200 MB, whose frames are shared objects as PyTorch writes them, in a tenth of 20 s of processor time."""
     recorder = Recorder()
-    frames = [[{"filename": f"megatron/core/file{j % 40}.py", "line": (k * 7 + j) % 900, "name": f"f{j % 60}"} for j in range(30)] for k in range(20)]
+    frames = [
+        [
+            {"filename": f"megatron/core/file{j % 40}.py", "line": (k * 7 + j) % 900, "name": f"f{j % 60}"}
+            for j in range(30)
+        ]
+        for k in range(20)
+    ]
     while len(recorder.events) < 110000:
         step(recorder, layers=60)
     for index, event in enumerate(recorder.events):
@@ -447,7 +471,11 @@ def test_microbatches_in_flight(tmp_path, capsys):
         pipelined(recorder, 4, 8, 1, held=1)
     table = run(capsys, recorder.write(tmp_path / "s.pickle"), "--config", job)
     (finding,) = table["findings"]
-    assert finding["kind"] == "unplanned" and finding["bytes"] == 4 * 20 * MIB and finding["lines"][0]["function"] == "stray"
+    assert (
+        finding["kind"] == "unplanned"
+        and finding["bytes"] == 4 * 20 * MIB
+        and finding["lines"][0]["function"] == "stray"
+    )
 
 
 def test_a_cache_grows_in_a_pipeline(tmp_path, capsys):

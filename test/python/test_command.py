@@ -17,7 +17,10 @@ from fp8opt import __main__, command
 
 def run(root, *arguments):
     return subprocess.run(
-        [sys.executable, "-m", "fp8opt", *arguments], capture_output=True, text=True, env={"PYTHONPATH": str(root / "python")}
+        [sys.executable, "-m", "fp8opt", *arguments],
+        capture_output=True,
+        text=True,
+        env={"PYTHONPATH": str(root / "python")},
     )
 
 
@@ -37,11 +40,15 @@ def test_unknown_command(root):
 
 def test_listing_imports_no_library(root):
     code = "import sys, fp8opt.__main__ as m; m.main([]); print([n for n in ('numpy', 'torch', 'ml_dtypes') if n in sys.modules])"
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={"PYTHONPATH": str(root / "python")})
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env={"PYTHONPATH": str(root / "python")}
+    )
     assert result.stdout.splitlines()[-1] == "[]"
 
 
-@pytest.mark.parametrize("text, size", [("80GiB", 80 * 2**30), ("1.5 MiB", 1572864), ("141GB", 141 * 10**9), ("12", 12)])
+@pytest.mark.parametrize(
+    "text, size", [("80GiB", 80 * 2**30), ("1.5 MiB", 1572864), ("141GB", 141 * 10**9), ("12", 12)]
+)
 def test_sizes(text, size):
     assert command.parse_bytes(text) == size
 

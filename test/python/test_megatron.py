@@ -84,8 +84,14 @@ def test_log_lines_of_ranks():
         ("python x.py --lr 3", "--num-attention-heads|--num-layers"),
         ("x --num-layers many --num-attention-heads 1", "as a number"),
         ("x --num-layers 'open", "launch script"),
-        ("x --num-layers 4 --num-attention-heads 4 --hidden-size 64 --seq-length 8 --num-experts 4 --moe-layer-freq [1,0,1,0]", "dense layers first"),
-        ("x --num-layers 4 --num-attention-heads 4 --tensor-model-parallel-size 3 --nproc-per-node 8", "multiple of tensor"),
+        (
+            "x --num-layers 4 --num-attention-heads 4 --hidden-size 64 --seq-length 8 --num-experts 4 --moe-layer-freq [1,0,1,0]",
+            "dense layers first",
+        ),
+        (
+            "x --num-layers 4 --num-attention-heads 4 --tensor-model-parallel-size 3 --nproc-per-node 8",
+            "multiple of tensor",
+        ),
     ],
 )
 def test_arguments_that_do_not_do(text, message):
@@ -94,5 +100,7 @@ def test_arguments_that_do_not_do(text, message):
 
 
 def test_what_is_assumed_is_said():
-    _, notes = job_of_arguments(read_arguments("x --num-layers 4 --num-attention-heads 4 --hidden-size 64 --seq-length 8"))
+    _, notes = job_of_arguments(
+        read_arguments("x --num-layers 4 --num-attention-heads 4 --hidden-size 64 --seq-length 8")
+    )
     assert len(notes) == 4 and any("--gpus" in note for note in notes)

@@ -122,14 +122,26 @@ def test_cast_of_master_weights():
     assert transient_bytes(cast_steps(transient, count, d, 1 << 24, weights)) == 1 << 24
     block = dataclasses.replace(tensorwise, recipe="block")
     assert transient_bytes(cast_steps(block, count, d, 1 << 24, weights)) == 4 * (1 << 30) // 16384
-    mx = Precision(parameters="fp8", compute="fp8", recipe="mxfp8", gpu="blackwell", optimizer="distributed", reuse_gradient_buffer=True)
+    mx = Precision(
+        parameters="fp8",
+        compute="fp8",
+        recipe="mxfp8",
+        gpu="blackwell",
+        optimizer="distributed",
+        reuse_gradient_buffer=True,
+    )
     assert transient_bytes(cast_steps(mx, count, d, 1 << 24, weights)) == 0
 
 
 # Published counts: model cards of Llama 3; "671B total" of DeepSeek-V3's report, exact in its checkpoint without MTP.
 @pytest.mark.parametrize(
     "name, count",
-    [("llama3-8b", 8030261248), ("llama3-70b", 70553706496), ("llama3-405b", 405853388800), ("deepseek-v3", 671026404352)],
+    [
+        ("llama3-8b", 8030261248),
+        ("llama3-70b", 70553706496),
+        ("llama3-405b", 405853388800),
+        ("deepseek-v3", 671026404352),
+    ],
 )
 def test_parameters_of_models(name, count):
     assert load_model(name).parameters() == count
@@ -153,7 +165,13 @@ def test_deepseek_layout():
     assert len(stages) == 32
     kinds = [[part.kind for part in stage] for stage in stages]
     assert kinds[0] == ["embedding", "layer", "layer"] and kinds[23] == ["layer"] and kinds[31] == ["mtp", "loss"]
-    job = Job(model, Sizes(16, 8, 4, 32, 1, 1, 2), Batch(65536, 1, 480), schedule="interleaved", layout="Et*2|(tt|)*22t|(tt|)*7mL")
+    job = Job(
+        model,
+        Sizes(16, 8, 4, 32, 1, 1, 2),
+        Batch(65536, 1, 480),
+        schedule="interleaved",
+        layout="Et*2|(tt|)*22t|(tt|)*7mL",
+    )
     assert job.sizes.world == 256 and job.sizes.expert_copies == 1
     assert job.stages_of(0) == [0, 8, 16, 24]
     # Rank 2 has eight MoE layers: the report's sizes by hand, in elements a rank at tensor 16, expert 32.
@@ -214,9 +232,15 @@ def test_job_file_with_a_model_of_its_own(tmp_path):
 def test_job_file_in_yaml(tmp_path):
     yaml = pytest.importorskip("yaml")
     path = tmp_path / "job.yaml"
-    path.write_text("model: llama3-8b\nsizes: {tensor: 2, data: 4}\nbatch:\n  sequence: 8192\nprecision:\n  compute: fp8\n")
+    path.write_text(
+        "model: llama3-8b\nsizes: {tensor: 2, data: 4}\nbatch:\n  sequence: 8192\nprecision:\n  compute: fp8\n"
+    )
     assert load_job(str(path)).sizes.world == 8
-    for text, message in (("a: [", "is not YAML"), ("- 1", "a table of keys"), ("!!python/object/apply:os.system [ls]", "is not YAML")):
+    for text, message in (
+        ("a: [", "is not YAML"),
+        ("- 1", "a table of keys"),
+        ("!!python/object/apply:os.system [ls]", "is not YAML"),
+    ):
         path.write_text(text)
         with pytest.raises(InputError, match=message):
             load_job(str(path))

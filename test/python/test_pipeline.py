@@ -13,7 +13,16 @@ import re
 import pytest
 
 from fp8opt.command import InputError
-from fp8opt.pipeline import Durations, check_schedule, idle_fraction, in_flight, make_schedule, peak_in_flight, read_schedule, run
+from fp8opt.pipeline import (
+    Durations,
+    check_schedule,
+    idle_fraction,
+    in_flight,
+    make_schedule,
+    peak_in_flight,
+    read_schedule,
+    run,
+)
 from fp8opt.pipeline.main import main
 
 NAMES = ("1f1b", "interleaved", "zero-bubble", "zero-bubble-h2", "zero-bubble-v", "dualpipe", "dualpipev")
@@ -87,7 +96,9 @@ def test_no_bubble(name):
 # backward, then one forward, one backward.
 def test_interleaved_step_by_step():
     steps = [str(step) for step in make_schedule("interleaved", 4, 8, 2)[0]]
-    first = "F0.0 F0.1 F0.2 F0.3 F1.0 F1.1 F1.2 F1.3 F0.4 F0.5 F0.6 B1.0 F0.7 B1.1 F1.4 B1.2 F1.5 B1.3 F1.6 B0.0 F1.7 B0.1"
+    first = (
+        "F0.0 F0.1 F0.2 F0.3 F1.0 F1.1 F1.2 F1.3 F0.4 F0.5 F0.6 B1.0 F0.7 B1.1 F1.4 B1.2 F1.5 B1.3 F1.6 B0.0 F1.7 B0.1"
+    )
     assert " ".join(steps).startswith(first)
 
 
@@ -152,7 +163,12 @@ def test_command(tmp_path, capsys):
     assert main(["--schedule=interleaved", "--pp=8", "--vp=4", "--microbatches=32", "--saved=112MiB", "--json"]) == 0
     table = json.loads(capsys.readouterr().out)
     assert table[0]["in_flight"] == 39 and table[0]["bytes"] == 39 * 112 * 2**20
-    assert main(["--schedule=zero-bubble", "--pp=4", "--microbatches=8", "--saved=10MiB", "--deferred=4MiB", "--timeline=3"]) == 0
+    assert (
+        main(
+            ["--schedule=zero-bubble", "--pp=4", "--microbatches=8", "--saved=10MiB", "--deferred=4MiB", "--timeline=3"]
+        )
+        == 0
+    )
     text = capsys.readouterr().out
     # Four in flight on the last rank, three of them only wait for their weights' part.
     assert re.search(r"^F0\.4 .* 4 +3 +22$", text, re.MULTILINE)

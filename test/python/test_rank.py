@@ -33,7 +33,15 @@ BF16, BLOCK = Precision(), Precision(compute="fp8", recipe="block")
 
 def deepseek(precision, recompute=Recompute()):
     sizes = Sizes(tensor=16, pipeline=8, virtual=4, expert=32, data=2)
-    return Job(load_model("deepseek-v3"), sizes, Batch(65536, 1, 480), precision, recompute, "interleaved", "Et*2|(tt|)*22t|(tt|)*7mL")
+    return Job(
+        load_model("deepseek-v3"),
+        sizes,
+        Batch(65536, 1, 480),
+        precision,
+        recompute,
+        "interleaved",
+        "Et*2|(tt|)*22t|(tt|)*7mL",
+    )
 
 
 # MiB that a layer of DeepSeek-V3 keeps at TP16, 65,536 tokens (4,096 on a shard, 32,768 routed to a rank), summed by hand:
@@ -88,7 +96,9 @@ def test_linears_at_their_peak():
     """A column-parallel linear holds gathered and swapped copies of its input at once, a row-parallel one three copies of its
     gradient (TransformerEngine's schedule), and frees them after the weight's gradient."""
     steps = walk(layer_graph(deepseek(BLOCK), 0))
-    alive = {op.op: {life.name for life in steps.lives if life.born <= i <= life.dies} for i, op in enumerate(steps.points)}
+    alive = {
+        op.op: {life.name for life in steps.lives if life.born <= i <= life.dies} for i, op in enumerate(steps.points)
+    }
     assert {"fc1.regathered", "fc1.swapped"} <= alive["fc1.swap"]
     assert {"fc2.dy_gathered", "fc2.dyt_gathered", "fc2.dyt_swapped"} <= alive["fc2.swap_gradient"]
     assert "fc2.dyt_gathered" not in alive["fc2.wgrad"] and "fc1.gathered" not in alive["swiglu"]
@@ -115,7 +125,9 @@ def test_walk_by_reference_counts():
             needed = {name for later in phase for name in later.reads}
             # What is made again before it is read does not stay; what forward keeps stays until backward.
             for name in list(live):
-                again = next((later for later in order[index + 1 :] if name in later.reads or name in later.makes), None)
+                again = next(
+                    (later for later in order[index + 1 :] if name in later.reads or name in later.makes), None
+                )
                 stays = name in needed and not (again is not None and name in again.makes and name not in again.reads)
                 if not stays and not (index < border and name in kept):
                     live.discard(name)
@@ -152,7 +164,13 @@ def test_rank_by_hand():
 
 
 def test_deferred_weight_gradients_are_counted():
-    job = Job(load_model("llama3-8b"), Sizes(tensor=2, pipeline=4), Batch(8192, 1, 8), Precision(compute="fp8"), schedule="zero-bubble")
+    job = Job(
+        load_model("llama3-8b"),
+        Sizes(tensor=2, pipeline=4),
+        Batch(8192, 1, 8),
+        Precision(compute="fp8"),
+        schedule="zero-bubble",
+    )
     last = rank_memory(job, 3)
     assert max(moment.deferred for moment in last.moments) > 0
     # Operands of the weight gradients of fc1: its whole input and the gradient of its result, one byte each.
@@ -176,11 +194,21 @@ def test_joint_peak_is_the_best_interleaving():
 
 
 def test_dualpipe_runs_two_chunks_in_one_arena():
-    job = Job(load_model("llama3-8b"), Sizes(tensor=2, pipeline=4), Batch(8192, 1, 16), Precision(compute="fp8"), schedule="dualpipe")
+    job = Job(
+        load_model("llama3-8b"),
+        Sizes(tensor=2, pipeline=4),
+        Batch(8192, 1, 16),
+        Precision(compute="fp8"),
+        schedule="dualpipe",
+    )
     memory = rank_memory(job, 0)
     costs = [stage_cost(job, stage) for stage in job.stages_of(0)]
     together = [moment for moment in memory.moments if "&" in moment.step]
-    assert together and all(m.running <= max(costs[0].forward) + max(costs[1].backward) or m.running <= max(costs[1].forward) + max(costs[0].backward) for m in together)
+    assert together and all(
+        m.running <= max(costs[0].forward) + max(costs[1].backward)
+        or m.running <= max(costs[1].forward) + max(costs[0].backward)
+        for m in together
+    )
     assert max(m.in_flight for m in memory.moments) == 5
     # Parameters twice: both directions' stages.
     once = rank_memory(dataclasses.replace(job, schedule="1f1b"), 1).parameters["bf16 parameter"]
@@ -240,7 +268,9 @@ def test_loss_keeps_the_softmax():
 
 
 def test_walk_refuses_nothing_it_is_given():
-    graph = Graph("x", "y", {"x": 1, "y": 2, "d.y": 2, "d.x": 1}, [Op("f", ("x",), ("y",))], [Op("b", ("x", "d.y"), ("d.x",))])
+    graph = Graph(
+        "x", "y", {"x": 1, "y": 2, "d.y": 2, "d.x": 1}, [Op("f", ("x",), ("y",))], [Op("b", ("x", "d.y"), ("d.x",))]
+    )
     assert walk(graph).saved == 1
 
 

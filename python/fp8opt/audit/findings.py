@@ -21,7 +21,9 @@ from .snapshot import Allocation, Frame, Snapshot
 __all__ = ["Finding", "audit", "user_lines"]
 
 # Frames in these are the framework's, not the user's.
-_FRAMEWORK = re.compile(r"(^|/)(torch|torchgen|functorch|triton|runpy|threading|importlib|contextlib)(/|\.py)|^<|site-packages/torch/")
+_FRAMEWORK = re.compile(
+    r"(^|/)(torch|torchgen|functorch|triton|runpy|threading|importlib|contextlib)(/|\.py)|^<|site-packages/torch/"
+)
 
 
 @dataclasses.dataclass
@@ -58,7 +60,9 @@ def audit(snapshot: Snapshot, rounds: List[Round], plan: Optional[Plan], smalles
     found, growing = _growing(snapshot, rounds, smallest, peak)
     if plan is not None:
         worst: Dict[Tuple[int, Tuple[Frame, ...]], Finding] = {}
-        made = _by_round(rounds, (a for a in snapshot.allocations if a.size >= smallest and (a.size, a.stack) not in growing))
+        made = _by_round(
+            rounds, (a for a in snapshot.allocations if a.size >= smallest and (a.size, a.stack) not in growing)
+        )
         for number, (one, inside) in enumerate(zip(rounds, made)):
             last = number == len(rounds) - 1
             if not last:  # made once and kept: state that is made when it is first needed
@@ -106,7 +110,17 @@ def _growing(snapshot: Snapshot, rounds: List[Round], smallest: int, peak: int):
         keys.add((group.size, group.stack))
         each = max(busy)
         why = f"{each} made in a round and never freed, in {len(busy)} of {len(rounds)} rounds: {each * group.size:,} B more each time"
-        found.append(Finding("grows", "", group.size, len(group.members), _live_at(list(group.members), peak), user_lines(snapshot.stacks[group.stack]), why))
+        found.append(
+            Finding(
+                "grows",
+                "",
+                group.size,
+                len(group.members),
+                _live_at(list(group.members), peak),
+                user_lines(snapshot.stacks[group.stack]),
+                why,
+            )
+        )
     return found, keys
 
 
@@ -141,7 +155,9 @@ def _late_in_forward(group: Group, one: Round) -> List[Allocation]:
     return _with_the_late([m for m in group.members if _lives(m, one) == FORWARD and one.turn is not None], one)
 
 
-def _against_plan(snapshot: Snapshot, one: Round, groups: List[Group], plan: Plan, peak: int, last: bool) -> List[Finding]:
+def _against_plan(
+    snapshot: Snapshot, one: Round, groups: List[Group], plan: Plan, peak: int, last: bool
+) -> List[Finding]:
     """What a round held beyond the plan."""
     found = []
     by_size: Dict[int, List[Group]] = {}
@@ -160,19 +176,29 @@ def _against_plan(snapshot: Snapshot, one: Round, groups: List[Group], plan: Pla
                 if len(late) > plan.together.get((size, where), 0) and not (where == BACKWARD and size in plan.weights):
                     role = _role_of(snapshot, group, [g for g in same if _first(g, one) == where], plan, (where,))
                     until = "the end of backward" if where == BACKWARD else "the end of forward"
-                    planned = f"the plan frees '{role.name}' within its layer" if role else "the plan has no tensor of this size there"
+                    planned = (
+                        f"the plan frees '{role.name}' within its layer"
+                        if role
+                        else "the plan has no tensor of this size there"
+                    )
                     why = f"{len(late)} of {len(group.members)} live to {until}; {planned}"
                     found.append(_finding(snapshot, "outlived" if role else "unplanned", role, group, late, peak, why))
         if not last:
             # What outlives its round: neither freed in it nor growing, and no gradient or result of the plan.
             for group in same:
-                over = [m for m in group.members if m.died is not None and m.died >= one.end and one.turn is not None and m.born <= one.turn]
+                over = [
+                    m
+                    for m in group.members
+                    if m.died is not None and m.died >= one.end and one.turn is not None and m.born <= one.turn
+                ]
                 if len(over) >= 2 and not any(r.lives == RESULT for r in plan.of(size)):
                     found.append(_name_beyond(snapshot, one, same, group, over, plan, peak))
     return found
 
 
-def _at_fullest(snapshot: Snapshot, one: Round, groups: List[Group], plan: Plan, peak: int, last: bool) -> List[Finding]:
+def _at_fullest(
+    snapshot: Snapshot, one: Round, groups: List[Group], plan: Plan, peak: int, last: bool
+) -> List[Finding]:
     """What a round without a turn held at its fullest moment beyond what microbatches in flight keep and one chunk needs."""
     found = []
     fullest = max(range(one.start, one.end), key=snapshot.live.__getitem__)
@@ -180,7 +206,9 @@ def _at_fullest(snapshot: Snapshot, one: Round, groups: List[Group], plan: Plan,
     for group in groups:
         by_size.setdefault(group.size, []).append(group)
     for size, same in by_size.items():
-        held = [(g, [m for m in g.members if m.born <= fullest and m.died is not None and m.died > fullest]) for g in same]
+        held = [
+            (g, [m for m in g.members if m.born <= fullest and m.died is not None and m.died > fullest]) for g in same
+        ]
         held = [(group, members) for group, members in held if members]
         planned = plan.saved(size) + plan.together.get((size, FORWARD), 0) + plan.together.get((size, BACKWARD), 0)
         number = sum(len(members) for _, members in held)
@@ -199,7 +227,9 @@ def _at_fullest(snapshot: Snapshot, one: Round, groups: List[Group], plan: Plan,
     return found
 
 
-def _name_beyond(snapshot: Snapshot, one: Round, same: List[Group], group: Group, over: List[Allocation], plan: Plan, peak: int) -> Finding:
+def _name_beyond(
+    snapshot: Snapshot, one: Round, same: List[Group], group: Group, over: List[Allocation], plan: Plan, peak: int
+) -> Finding:
     """Names what was made in forward and is freed only in the next round."""
     size = group.size
     forward = [g for g in same if _first(g, one) == FORWARD]
@@ -220,13 +250,17 @@ def _first(group: Group, one: Round) -> str:
     return FORWARD if 2 * forward >= len(group.members) else BACKWARD
 
 
-def _finding(snapshot: Snapshot, kind: str, role: Optional[Role], group: Group, members: List[Allocation], peak: int, why: str) -> Finding:
+def _finding(
+    snapshot: Snapshot, kind: str, role: Optional[Role], group: Group, members: List[Allocation], peak: int, why: str
+) -> Finding:
     """A finding about members of a group."""
     lines = user_lines(snapshot.stacks[group.stack])
     return Finding(kind, role.name if role else "", group.size, len(members), _live_at(members, peak), lines, why)
 
 
-def _name_kept(snapshot: Snapshot, one: Round, same: List[Group], kept, excess: int, plan: Plan, peak: int) -> List[Finding]:
+def _name_kept(
+    snapshot: Snapshot, one: Round, same: List[Group], kept, excess: int, plan: Plan, peak: int
+) -> List[Finding]:
     """Names what is kept from forward to backward beyond the plan: of all groups of the size those that the plan has no kept
     tensor for, in the reading that fits best."""
     size = same[0].size
@@ -261,7 +295,12 @@ def _other_layout(role: Role, plan: Plan, kept, matched, group: Group) -> Option
     """The other layout of a tensor that is kept as well."""
     for other, _ in kept:
         candidate = matched.get(id(other))
-        if other is not group and candidate is not None and candidate.name != role.name and candidate.layout_of == role.layout_of:
+        if (
+            other is not group
+            and candidate is not None
+            and candidate.name != role.name
+            and candidate.layout_of == role.layout_of
+        ):
             return candidate
     return None
 
@@ -286,7 +325,10 @@ _MODULES = {
 def _words(text: str) -> Set[str]:
     """The words of a name without their endings, for comparing names of tensors with those of functions."""
     words = re.findall(r"[a-z]+[0-9]*", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", text).lower())
-    return {re.sub(r"(.)\1$", r"\1", re.sub(r"(ed|ing|es|e|s)$", "", word)) for word in words if len(word) > 2} - {"forward", "backward"}
+    return {re.sub(r"(.)\1$", r"\1", re.sub(r"(ed|ing|es|e|s)$", "", word)) for word in words if len(word) > 2} - {
+        "forward",
+        "backward",
+    }
 
 
 def _likeness(snapshot: Snapshot, role: Role, group: Group) -> int:
@@ -299,7 +341,8 @@ def _likeness(snapshot: Snapshot, role: Role, group: Group) -> int:
 
 def _align(snapshot: Snapshot, roles: List[Role], groups: List[Group], one: Round) -> Dict[int, Role]:
     """Roles of a size to groups of that size, in one order: the best alignment of both, where equal lives and equal words
-    count. A role may take several groups, where no other is left for them: a framework may make a tensor in several lines."""
+    count. A role may take several groups, where no other is left for them: a framework may make a tensor in several lines.
+    """
     groups = sorted(groups, key=lambda group: group.members[0].born)
     score = [[0.0] * (len(groups) + 1) for _ in range(len(roles) + 1)]
     for i in range(len(roles) - 1, -1, -1):

@@ -7,6 +7,7 @@
 # ===--------------------------------------------------------===#
 """fp8opt audit: reads a PyTorch memory snapshot and lists what was held longer than planned, with source lines."""
 
+import bisect
 import gc
 import json
 import pathlib
@@ -93,7 +94,10 @@ def _table(snapshot: Snapshot, findings: List[Finding], plan, rounds: int, top: 
             "reserved_bytes": snapshot.reserved[peak],
             "reserved_unused_bytes": snapshot.reserved[peak] - snapshot.live[peak],
             "waiting_bytes": snapshot.waiting[peak],
-            "by_line": [{"line": str(line[0]) if line else "(no stack)", "bytes": size, "allocations": count} for line, (size, count) in largest],
+            "by_line": [
+                {"line": str(line[0]) if line else "(no stack)", "bytes": size, "allocations": count}
+                for line, (size, count) in largest
+            ],
         },
         "unused_segments": _unused(snapshot, peak, top),
         "findings": [
@@ -113,27 +117,26 @@ def _table(snapshot: Snapshot, findings: List[Finding], plan, rounds: int, top: 
 
 
 def _unused(snapshot: Snapshot, peak: int, top: int) -> List[dict]:
-    """Segments of the allocator at the peak with the most bytes in which nothing was live, by the line that asked for them."""
-    live = sorted((a.address, a.size) for a in snapshot.allocations if a.born <= peak and (a.died is None or a.died > peak))
+    """Bytes of the allocator's segments at the peak in which nothing was live, by the line that asked for the segment."""
+    live = sorted(
+        (a.address, a.size) for a in snapshot.allocations if a.born <= peak and (a.died is None or a.died > peak)
+    )
+    addresses = [address for address, _ in live]
     unused: Dict[tuple, List[int]] = {}
-    at = 0
-    for address, size, born, died, stack in sorted(snapshot.segments):
+    for address, size, born, died, stack in snapshot.segments:
         if born > peak or (died is not None and died <= peak):
             continue
-        while at < len(live) and live[at][0] < address:
-            at += 1
-        used = index = 0
-        for index in range(at, len(live)):
-            if live[index][0] >= address + size:
-                break
-            used += live[index][1]
-        if size > used:
-            line = user_lines(snapshot.stacks[stack], 1)
-            entry = unused.setdefault(line, [0, 0])
-            entry[0] += size - used
+        first, last = bisect.bisect_left(addresses, address), bisect.bisect_left(addresses, address + size)
+        rest = size - sum(held for _, held in live[first:last])
+        if rest > 0:
+            entry = unused.setdefault(user_lines(snapshot.stacks[stack], 1), [0, 0])
+            entry[0] += rest
             entry[1] += 1
     rows = sorted(unused.items(), key=lambda item: (-item[1][0], item[0]))[:top]
-    return [{"line": str(line[0]) if line else "(no stack)", "bytes": size, "segments": count} for line, (size, count) in rows]
+    return [
+        {"line": str(line[0]) if line else "(no stack)", "bytes": size, "segments": count}
+        for line, (size, count) in rows
+    ]
 
 
 def _lines(table: dict) -> List[str]:
@@ -141,7 +144,11 @@ def _lines(table: dict) -> List[str]:
     peak = table["peak"]
     lines = [
         f"{table['events']:,} events, {table['rounds']} rounds of forward and backward; "
-        + (f"compared with {table['compared_with']}" if table["compared_with"] else "no plan to compare with (--config or --plan)"),
+        + (
+            f"compared with {table['compared_with']}"
+            if table["compared_with"]
+            else "no plan to compare with (--config or --plan)"
+        ),
         f"peak {peak['live_bytes']:,} B live, {peak['reserved_bytes']:,} B reserved, {peak['reserved_unused_bytes']:,} B of them unused",
     ]
     if peak["waiting_bytes"]:
@@ -151,7 +158,9 @@ def _lines(table: dict) -> List[str]:
         lines.append("nothing held beyond the plan" if table["compared_with"] else "nothing grows from round to round")
     for finding in table["findings"]:
         name = f"'{finding['tensor']}' " if finding["tensor"] else ""
-        lines.append(f"{finding['bytes']:>16,} B  {name}{KINDS[finding['kind']]}: {finding['count']} x {finding['each']:,} B, {finding['at_peak']:,} B at the peak")
+        lines.append(
+            f"{finding['bytes']:>16,} B  {name}{KINDS[finding['kind']]}: {finding['count']} x {finding['each']:,} B, {finding['at_peak']:,} B at the peak"
+        )
         lines.append(f"{'':18}  {finding['why']}")
         lines += [f"{'':18}  {line['file']}:{line['line']} in {line['function']}" for line in finding["lines"]]
     rows = [("bytes", "allocations", "live at the peak, by line")]

@@ -93,7 +93,9 @@ def plan_of_job(job: Job, rank: int = 0) -> Plan:
                 policy = policy_of(dataclasses.replace(job, recompute=type(job.recompute)()))
             steps = walk(graph, policy)
             border = next(index for index, point in enumerate(steps.points) if point.backward)
-            _count_together(together, [(life.bytes, life.born, life.dies, border) for life in steps.lives if not life.saved])
+            _count_together(
+                together, [(life.bytes, life.born, life.dies, border) for life in steps.lives if not life.saved]
+            )
             for life in steps.lives:
                 if not life.bytes:
                     continue
@@ -103,7 +105,13 @@ def plan_of_job(job: Job, rank: int = 0) -> Plan:
                 if key in roles:
                     roles[key].count += number
                 else:
-                    roles[key] = Role(prefix + life.name, life.bytes, lives, life.born + (1000000 if part.kind == "loss" else 0), number)
+                    roles[key] = Role(
+                        prefix + life.name,
+                        life.bytes,
+                        lives,
+                        life.born + (1000000 if part.kind == "loss" else 0),
+                        number,
+                    )
     return Plan(list(roles.values()), weights, layers, f"the configuration of {job.model.name}", together)
 
 
@@ -111,7 +119,11 @@ def _count_together(together: Dict[Tuple[int, str], int], lives: List[Tuple[int,
     """Raises the counts to those of some lives (bytes, born, dies, where backward begins)."""
     for size in {life[0] for life in lives}:
         for lives_in in (FORWARD, BACKWARD):
-            same = [(born, dies) for s, born, dies, border in lives if s == size and (born < border) == (lives_in == FORWARD)]
+            same = [
+                (born, dies)
+                for s, born, dies, border in lives
+                if s == size and (born < border) == (lives_in == FORWARD)
+            ]
             most = max((sum(born <= at <= dies for born, dies in same) for at, _ in same), default=0)
             together[size, lives_in] = max(together.get((size, lives_in), 0), most)
 
@@ -150,7 +162,11 @@ def plan_of_file(path: pathlib.Path) -> Plan:
             roles[key] = Role(key[0], size, lives, order.get(name, len(timeline)))
     together: Dict[Tuple[int, str], int] = {}
     # What is not the first result of its kernel has no time of birth in a plan: taken as early as its pass begins.
-    lives = [(entry["bytes"], order.get(name, 0 if ends[name] <= border else border + 1), order[entry["after"]], border + 1) for name, entry in freed.items() if name not in saved]
+    lives = [
+        (entry["bytes"], order.get(name, 0 if ends[name] <= border else border + 1), order[entry["after"]], border + 1)
+        for name, entry in freed.items()
+        if name not in saved
+    ]
     _count_together(together, lives)
     weights = {role.bytes for role in roles.values() if role.lives == RESULT}
     return Plan(list(roles.values()), weights, max(1, len(layers)), f"the plan of {plan.get('function')}", together)

@@ -84,7 +84,9 @@ def load_plain_pickle(path: pathlib.Path) -> Any:
         with _limited(40 * len(data) + (1 << 30)):
             return _Plain(io.BytesIO(data)).load()
     except MemoryError:
-        raise InputError(f"'{path}' is not a memory snapshot: it asks for more memory than its {len(data):,} B can need") from None
+        raise InputError(
+            f"'{path}' is not a memory snapshot: it asks for more memory than its {len(data):,} B can need"
+        ) from None
     except RecursionError:
         raise InputError(f"'{path}' is not a memory snapshot: it is nested too deeply") from None
     except Exception as error:  # the unpickler raises whatever its input makes fail

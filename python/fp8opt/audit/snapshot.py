@@ -64,8 +64,14 @@ def read_snapshot(path: pathlib.Path, device: Optional[int] = None) -> Snapshot:
     """Reads a snapshot (a pickle, which may be compressed with gzip or xz). `device`: default the one with most events."""
     data = load_plain_pickle(path)
     name = f"'{path}'"
-    if not isinstance(data, dict) or not isinstance(data.get("device_traces"), list) or not isinstance(data.get("segments"), list):
-        raise InputError(f"{name}: expected a snapshot of torch.cuda.memory._dump_snapshot, with 'segments' and 'device_traces'")
+    if (
+        not isinstance(data, dict)
+        or not isinstance(data.get("device_traces"), list)
+        or not isinstance(data.get("segments"), list)
+    ):
+        raise InputError(
+            f"{name}: expected a snapshot of torch.cuda.memory._dump_snapshot, with 'segments' and 'device_traces'"
+        )
     traces = data["device_traces"]
     if not all(isinstance(trace, list) for trace in traces) or not any(traces):
         raise InputError(
@@ -79,7 +85,9 @@ def read_snapshot(path: pathlib.Path, device: Optional[int] = None) -> Snapshot:
     return _Reader(name).read(device, traces[device], data["segments"])
 
 
-_ACTIONS = frozenset(("alloc", "free_requested", "free_completed", "segment_alloc", "segment_free", "segment_map", "segment_unmap"))
+_ACTIONS = frozenset(
+    ("alloc", "free_requested", "free_completed", "segment_alloc", "segment_free", "segment_map", "segment_unmap")
+)
 
 
 # States of a block that something holds.
@@ -241,7 +249,9 @@ class _Reader:
             total -= steps[index]
         if not live:
             raise InputError(f"{self.name}: expected a history of allocations, but found none on device {device}")
-        return Snapshot(device, before + allocations, self.stacks, live, reserved, waiting, [tuple(region) for region in regions])
+        return Snapshot(
+            device, before + allocations, self.stacks, live, reserved, waiting, [tuple(region) for region in regions]
+        )
 
 
 def _short(value: Any) -> str:

@@ -52,11 +52,18 @@ def read_arguments(text: str) -> Dict[str, str]:
         if not equals:
             values = []
             several = name.replace("_", "-") in _LISTS
-            while index < len(words) and not words[index].startswith("--") and words[index] not in ("(", ")") and (several or not values):
+            while (
+                index < len(words)
+                and not words[index].startswith("--")
+                and words[index] not in ("(", ")")
+                and (several or not values)
+            ):
                 values.append(words[index])
                 index += 1
             value = " ".join(values) if values else "true"
-        found[name.replace("_", "-")] = re.sub(r"\$\{?(\w+)\}?", lambda m: variables.get(m.group(1), m.group(0)).strip("\"'"), value)
+        found[name.replace("_", "-")] = re.sub(
+            r"\$\{?(\w+)\}?", lambda m: variables.get(m.group(1), m.group(0)).strip("\"'"), value
+        )
     if not found:
         raise InputError("expected arguments of Megatron-LM such as --num-layers 32, but found none")
     return found
@@ -90,7 +97,9 @@ class _Arguments:
         return default if value in ("None", "none") else value.strip("'\"")
 
 
-def job_of_arguments(found: Dict[str, str], world: Optional[int] = None, gpu: str = "hopper") -> Tuple[Dict[str, Any], List[str]]:
+def job_of_arguments(
+    found: Dict[str, str], world: Optional[int] = None, gpu: str = "hopper"
+) -> Tuple[Dict[str, Any], List[str]]:
     """A job file's table from the arguments, and notes on what it could not take from them.
 
     `world`: GPUs of the run (`--nproc-per-node` times `--nnodes`, or what the log says, where not given).
@@ -103,12 +112,21 @@ def job_of_arguments(found: Dict[str, str], world: Optional[int] = None, gpu: st
         world = a.number("world-size", 0) or a.number("nproc-per-node", 0) * a.number("nnodes", 1)
     if not world:
         world = tensor * pipeline * context
-        notes.append(f"the number of GPUs is not in the arguments: {world}, one data-parallel rank, is assumed (--gpus)")
+        notes.append(
+            f"the number of GPUs is not in the arguments: {world}, one data-parallel rank, is assumed (--gpus)"
+        )
     if world % (tensor * pipeline * context):
-        raise InputError(f"expected GPUs as a multiple of tensor x pipeline x context = {tensor * pipeline * context}, but got {world}")
+        raise InputError(
+            f"expected GPUs as a multiple of tensor x pipeline x context = {tensor * pipeline * context}, but got {world}"
+        )
     data = world // (tensor * pipeline * context)
     layers, heads = a.number("num-layers"), a.number("num-attention-heads")
-    model: Dict[str, Any] = {"name": a.text("model", "megatron"), "layers": layers, "hidden": a.number("hidden-size"), "heads": heads}
+    model: Dict[str, Any] = {
+        "name": a.text("model", "megatron"),
+        "layers": layers,
+        "hidden": a.number("hidden-size"),
+        "heads": heads,
+    }
     model["ffn"] = a.number("ffn-hidden-size", 4 * model["hidden"])
     if not a.switch("swiglu"):
         notes.append("no --swiglu: layers are counted as with a gated activation, whose first matmul is twice as wide")
@@ -127,10 +145,20 @@ def job_of_arguments(found: Dict[str, str], world: Optional[int] = None, gpu: st
         model["head_dim"] = a.number("kv-channels")
     if a.switch("multi-latent-attention"):
         model.pop("head_dim", None)
-        names = {"q_lora": "q-lora-rank", "kv_lora": "kv-lora-rank", "qk_nope": "qk-head-dim", "qk_rope": "qk-pos-emb-head-dim", "v_head": "v-head-dim"}
+        names = {
+            "q_lora": "q-lora-rank",
+            "kv_lora": "kv-lora-rank",
+            "qk_nope": "qk-head-dim",
+            "qk_rope": "qk-pos-emb-head-dim",
+            "v_head": "v-head-dim",
+        }
         model["mla"] = {key: a.number(name) for key, name in names.items()}
     if a.number("num-experts", 0):
-        model["moe"] = {"experts": a.number("num-experts"), "top_k": a.number("moe-router-topk", 2), "ffn": a.number("moe-ffn-hidden-size", model["ffn"])}
+        model["moe"] = {
+            "experts": a.number("num-experts"),
+            "top_k": a.number("moe-router-topk", 2),
+            "ffn": a.number("moe-ffn-hidden-size", model["ffn"]),
+        }
         model["moe"]["shared_ffn"] = a.number("moe-shared-expert-intermediate-size", 0)
         model["moe"]["dense_layers"] = _dense_layers(a.text("moe-layer-freq", "1"), layers)
     model["mtp_layers"] = a.number("mtp-num-layers", 0)
@@ -159,15 +187,24 @@ def job_of_arguments(found: Dict[str, str], world: Optional[int] = None, gpu: st
         given = re.findall(r"\w+", a.text("recompute-modules", "core_attn"))
         recompute["modules"] = [name for name in given if name in MODULES]
         if len(recompute["modules"]) < len(given):
-            notes.append(f"recomputation of {', '.join(n for n in given if n not in MODULES)} is not known here and left out")
-    job.update(model=model, sizes=sizes, batch={"sequence": a.number("seq-length"), "micro": micro, "microbatches": microbatches})
+            notes.append(
+                f"recomputation of {', '.join(n for n in given if n not in MODULES)} is not known here and left out"
+            )
+    job.update(
+        model=model,
+        sizes=sizes,
+        batch={"sequence": a.number("seq-length"), "micro": micro, "microbatches": microbatches},
+    )
     job.update(precision=precision, recompute=recompute)
     return job, notes
 
 
 def _precision(a: _Arguments, gpu: str) -> Dict[str, Any]:
     """The table `precision`."""
-    precision: Dict[str, Any] = {"gpu": gpu, "parameters": "bf16" if a.switch("bf16") else "f16" if a.switch("fp16") else "f32"}
+    precision: Dict[str, Any] = {
+        "gpu": gpu,
+        "parameters": "bf16" if a.switch("bf16") else "f16" if a.switch("fp16") else "f32",
+    }
     if a.text("fp8-format") or a.text("fp8"):
         precision["compute"] = "fp8"
         recipe = a.text("fp8-recipe", "delayed")
@@ -179,8 +216,20 @@ def _precision(a: _Arguments, gpu: str) -> Dict[str, Any]:
         precision["master"] = "none"
     if a.switch("use-precision-aware-optimizer"):
         precision["precision_aware"] = True
-        precision["gradients"] = types.get(a.text("main-grads-dtype", "fp32").replace("torch.", "").replace("float32", "fp32").replace("bfloat16", "bf16"), "f32")
-        precision["moments"] = types.get(a.text("exp-avg-dtype", "fp32").replace("torch.", "").replace("float32", "fp32").replace("bfloat16", "bf16"), "f32")
+        precision["gradients"] = types.get(
+            a.text("main-grads-dtype", "fp32")
+            .replace("torch.", "")
+            .replace("float32", "fp32")
+            .replace("bfloat16", "bf16"),
+            "f32",
+        )
+        precision["moments"] = types.get(
+            a.text("exp-avg-dtype", "fp32")
+            .replace("torch.", "")
+            .replace("float32", "fp32")
+            .replace("bfloat16", "bf16"),
+            "f32",
+        )
         if precision["gradients"] == "f32" and precision["parameters"] == "bf16" and not a.switch("fp8-param-gather"):
             precision["master"] = "f32"
     elif precision["parameters"] in ("f16",) and not a.switch("accumulate-allreduce-grads-in-fp32"):
@@ -215,5 +264,7 @@ def _dense_layers(pattern: str, layers: int) -> int:
 
 def _stages(layout: str) -> int:
     """How many stages a layout has."""
-    expanded = re.sub(r"\(([^()]*)\)\*(\d+)", lambda m: m.group(1) * min(int(m.group(2)), 10000), layout.replace(" ", ""))
+    expanded = re.sub(
+        r"\(([^()]*)\)\*(\d+)", lambda m: m.group(1) * min(int(m.group(2)), 10000), layout.replace(" ", "")
+    )
     return len(expanded.rstrip("|").split("|"))

@@ -66,7 +66,9 @@ def _toml(job: Dict[str, Any]) -> List[str]:
     for key, table in job.items():
         if not isinstance(table, dict):
             continue
-        lines += ["", f"[{key}]"] + [f"{name} = {value(entry)}" for name, entry in table.items() if not isinstance(entry, dict)]
+        lines += ["", f"[{key}]"] + [
+            f"{name} = {value(entry)}" for name, entry in table.items() if not isinstance(entry, dict)
+        ]
         for name, inner in table.items():
             if isinstance(inner, dict):
                 lines += ["", f"[{key}.{name}]"] + [f"{k} = {value(v)}" for k, v in inner.items()]

@@ -119,7 +119,10 @@ class Model:
 
     def _mlp(self, layer: int) -> List["Weight"]:
         if not self.is_moe(layer):
-            return [Weight("fc1", 2 * self.hidden * self.ffn, split="tensor"), Weight("fc2", self.ffn * self.hidden, split="tensor")]
+            return [
+                Weight("fc1", 2 * self.hidden * self.ffn, split="tensor"),
+                Weight("fc2", self.ffn * self.hidden, split="tensor"),
+            ]
         moe = self.moe
         weights = [
             Weight("router", self.hidden * moe.experts, linear=False),

@@ -52,7 +52,9 @@ class Precision:
             if getattr(self, name) not in values:
                 raise InputError(f"expected '{name}' as one of {', '.join(values)}, but got '{getattr(self, name)}'")
         if self.recipe == "mxfp8" and self.gpu == "hopper":
-            raise InputError("expected 'gpu' = 'blackwell' for the recipe mxfp8, but got 'hopper', which has no MX matmul")
+            raise InputError(
+                "expected 'gpu' = 'blackwell' for the recipe mxfp8, but got 'hopper', which has no MX matmul"
+            )
         if self.parameters == "fp8" and self.compute != "fp8":
             raise InputError("expected 'compute' = 'fp8' for fp8 parameters, but got 'bf16'")
         if self.parameters == "fp8" and self.master == "none":
@@ -63,9 +65,13 @@ class Precision:
                 "bf16 parameter to f32 and have no effect with any other type"
             )
         if self.transposed == "transient" and self.recipe == "mxfp8":
-            raise InputError("expected 'transposed' = 'kept' for mxfp8: its columns cannot be made from its rows without loss")
+            raise InputError(
+                "expected 'transposed' = 'kept' for mxfp8: its columns cannot be made from its rows without loss"
+            )
         if self.reuse_gradient_buffer and not (self.parameters == "fp8" and self.recipe == "mxfp8"):
-            raise InputError("expected fp8 parameters of the recipe mxfp8 for 'reuse_gradient_buffer': no other gather has a bf16 buffer")
+            raise InputError(
+                "expected fp8 parameters of the recipe mxfp8 for 'reuse_gradient_buffer': no other gather has a bf16 buffer"
+            )
 
     @property
     def f32_master(self) -> bool:
@@ -93,11 +99,15 @@ class Item:
 
 DIST_OPTIMIZER = "Megatron-LM, docs/source/api-guide/dist_optimizer.md"
 TE_WEIGHTS = "TransformerEngine issues 1261 and 1880; transformer_engine/pytorch/module/base.py, get_weight_workspace"
-TE_ADAM = "TransformerEngine, transformer_engine/pytorch/optimizers/fused_adam.py (store_param_remainders, exp_avg_dtype)"
+TE_ADAM = (
+    "TransformerEngine, transformer_engine/pytorch/optimizers/fused_adam.py (store_param_remainders, exp_avg_dtype)"
+)
 FP8_GATHER = "Megatron-LM, --fp8-param-gather; TransformerEngine issue 1764"
 MX = "OCP Microscaling Formats 1.0, section 5: one scale byte for 32 elements"
 BLOCK = "TransformerEngine, Float8BlockQuantizer: one f32 scale for 128 x 128 elements of a weight"
-FSDP = "PyTorch, torch.distributed.fsdp.fully_shard: parameters, gradients and optimizer state are spread over the ranks"
+FSDP = (
+    "PyTorch, torch.distributed.fsdp.fully_shard: parameters, gradients and optimizer state are spread over the ranks"
+)
 
 
 def items(precision: Precision, linear: bool = True) -> List[Item]:
@@ -114,19 +124,50 @@ def items(precision: Precision, linear: bool = True) -> List[Item]:
             alias = p.reuse_gradient_buffer
             why = "bf16 travels and is quantised on arrival, as columns cannot be made from rows"
             why += "; the buffer lies in the idle gradient buffer" if alias else ""
-            result.append(Item("bf16 gather buffer", Fraction(0 if alias else 2), why, "Megatron-LM, --reuse-grad-buf-for-mxfp8-param-ag"))
+            result.append(
+                Item(
+                    "bf16 gather buffer",
+                    Fraction(0 if alias else 2),
+                    why,
+                    "Megatron-LM, --reuse-grad-buf-for-mxfp8-param-ag",
+                )
+            )
     else:
-        result.append(Item(f"{held} parameter", Fraction(_BYTES[held]), f"{_BYTES[held]} B", FSDP if spread else DIST_OPTIMIZER, spread))
+        result.append(
+            Item(
+                f"{held} parameter",
+                Fraction(_BYTES[held]),
+                f"{_BYTES[held]} B",
+                FSDP if spread else DIST_OPTIMIZER,
+                spread,
+            )
+        )
         if linear and p.compute == "fp8":
             copies = _fp8_copies(p, "fp8 copy", TE_WEIGHTS, False)
             # Under FSDP the gathered weight and its casts live for one layer only (TransformerEngine pull request 2805).
             result += [dataclasses.replace(copy, transient=True) for copy in copies] if spread else copies
     if spread:
         size = 1 if held == "fp8" else 2
-        result.append(Item("gathered layer", Fraction(size), f"{size} B, the whole weight while its layer runs", FSDP, transient=True))
+        result.append(
+            Item(
+                "gathered layer",
+                Fraction(size),
+                f"{size} B, the whole weight while its layer runs",
+                FSDP,
+                transient=True,
+            )
+        )
     # The gradient.
     size = _BYTES[p.gradients]
-    result.append(Item(f"{p.gradients} gradient", Fraction(size), f"{size} B, accumulated over the microbatches", FSDP if spread else DIST_OPTIMIZER, spread))
+    result.append(
+        Item(
+            f"{p.gradients} gradient",
+            Fraction(size),
+            f"{size} B, accumulated over the microbatches",
+            FSDP if spread else DIST_OPTIMIZER,
+            spread,
+        )
+    )
     # The optimizer.
     sharded = p.optimizer != "replicated"
     state = []
@@ -134,11 +175,22 @@ def items(precision: Precision, linear: bool = True) -> List[Item]:
         state.append(Item("f32 gradient of the optimizer", Fraction(4), "4 B: the optimizer reads f32", DIST_OPTIMIZER))
     if held != "f32":
         if p.master == "remainder" and held == "bf16":
-            state.append(Item("low 16 bits of the master", Fraction(2), "2 B: bf16 parameter and these bits are the f32 master", TE_ADAM))
+            state.append(
+                Item(
+                    "low 16 bits of the master",
+                    Fraction(2),
+                    "2 B: bf16 parameter and these bits are the f32 master",
+                    TE_ADAM,
+                )
+            )
         elif p.master != "none":
             state.append(Item("f32 master", Fraction(4), "4 B", DIST_OPTIMIZER))
     moment = _BYTES[p.moments]
-    state.append(Item(f"{p.moments} moments", Fraction(2 * moment), f"2 x {moment} B", DIST_OPTIMIZER if moment == 4 else TE_ADAM))
+    state.append(
+        Item(
+            f"{p.moments} moments", Fraction(2 * moment), f"2 x {moment} B", DIST_OPTIMIZER if moment == 4 else TE_ADAM
+        )
+    )
     return result + [dataclasses.replace(item, sharded=sharded, host=p.offload) for item in state]
 
 

@@ -38,8 +38,16 @@ def cast_steps(precision: Precision, parameters: int, d: int, largest: int, weig
     if p.compute == "bf16":
         return [CastPoint("master shard to parameter shard", Fraction(0), "written where it stays")]
     if p.parameters != "fp8":
-        points = [CastPoint("master shard to parameter shard", Fraction(0), "bf16, written where it stays, then gathered in place")]
-        return points + [CastPoint("fp8 copies of one weight", Fraction(0), "written to the copies that stay; first microbatch of a step")]
+        points = [
+            CastPoint(
+                "master shard to parameter shard", Fraction(0), "bf16, written where it stays, then gathered in place"
+            )
+        ]
+        return points + [
+            CastPoint(
+                "fp8 copies of one weight", Fraction(0), "written to the copies that stay; first microbatch of a step"
+            )
+        ]
     if p.recipe == "tensorwise":
         maxima = Fraction(4 * weights)
         why = f"4 B for each of {weights} weights, all-reduced by max before the cast"
@@ -51,17 +59,33 @@ def cast_steps(precision: Precision, parameters: int, d: int, largest: int, weig
     points = [CastPoint("maxima of the master shard", maxima, why)]
     if p.recipe == "mxfp8":
         buffer = 0 if p.reuse_gradient_buffer else 2 * parameters
-        why = "2 B a parameter; aliases the idle gradient buffer" if not buffer else "2 B a parameter; counted as resident"
+        why = (
+            "2 B a parameter; aliases the idle gradient buffer"
+            if not buffer
+            else "2 B a parameter; counted as resident"
+        )
         points.append(CastPoint("bf16 parameters gathered", Fraction(0), why))
         points.append(CastPoint("rows and columns quantised on arrival", Fraction(0), "written where they stay"))
         return points
-    points.append(CastPoint("master shard to fp8 shard", maxima, f"written into the parameter buffer: {float(shard):,.0f} B of it, no copy"))
+    points.append(
+        CastPoint(
+            "master shard to fp8 shard",
+            maxima,
+            f"written into the parameter buffer: {float(shard):,.0f} B of it, no copy",
+        )
+    )
     points.append(CastPoint("fp8 shards gathered", Fraction(0), "in place: 1 B a parameter travels"))
     if p.gpu == "hopper":
         if p.transposed == "kept":
             points.append(CastPoint("transposed copies made on arrival", Fraction(0), "written where they stay"))
         else:
-            points.append(CastPoint("transposed copy of one weight", Fraction(largest), "made before its matmul in backward, dropped after"))
+            points.append(
+                CastPoint(
+                    "transposed copy of one weight",
+                    Fraction(largest),
+                    "made before its matmul in backward, dropped after",
+                )
+            )
     return points
 
 

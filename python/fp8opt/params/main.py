@@ -41,12 +41,16 @@ def main(arguments: List[str]) -> int:
         else:
             parser.add_argument(option, help=f"default {field.default}")
     parser.add_argument("-d", "--data-ranks", type=int, default=1, help="data-parallel ranks that state is spread over")
-    parser.add_argument("--count", type=float, default=0, help="number of parameters on the rank, to print bytes of all")
+    parser.add_argument(
+        "--count", type=float, default=0, help="number of parameters on the rank, to print bytes of all"
+    )
     parser.add_argument("--config", help="job file: bytes per rank")
     parser.add_argument("--json", action="store_true", help="print JSON")
     options = parser.parse_args(arguments)
     if options.data_ranks < 1 or options.count < 0:
-        raise InputError(f"expected -d of at least 1 and --count of at least 0, but got {options.data_ranks} and {options.count:g}")
+        raise InputError(
+            f"expected -d of at least 1 and --count of at least 0, but got {options.data_ranks} and {options.count:g}"
+        )
     if options.presets:
         print("\n".join(_presets()))
         return 0
@@ -57,7 +61,9 @@ def main(arguments: List[str]) -> int:
     if options.preset and options.preset not in PRESETS:
         raise InputError(f"expected --preset of {', '.join(PRESETS)}, but got '{options.preset}'")
     precision = PRESETS[options.preset].precision if options.preset else Precision()
-    chosen = {f.name: getattr(options, f.name) for f in dataclasses.fields(Precision) if getattr(options, f.name) is not None}
+    chosen = {
+        f.name: getattr(options, f.name) for f in dataclasses.fields(Precision) if getattr(options, f.name) is not None
+    }
     precision = dataclasses.replace(precision, **chosen)
     if options.json:
         print(json.dumps(_table(precision, options.data_ranks), indent=1))
@@ -72,7 +78,11 @@ def _presets() -> List[str]:
     for name, preset in PRESETS.items():
         sizes = [f"{float(bytes_per_parameter(preset.precision, d)):.2f}" for d in (1, 8, 64)]
         rows.append((name, one_line(preset.precision), *sizes, preset.published, preset.options))
-    return align(rows, left=(0, 1, 5, 6)) + ["", "Sources:"] + align([(n, p.source) for n, p in PRESETS.items()], (0, 1), "  ")
+    return (
+        align(rows, left=(0, 1, 5, 6))
+        + ["", "Sources:"]
+        + align([(n, p.source) for n, p in PRESETS.items()], (0, 1), "  ")
+    )
 
 
 def _lines(precision: Precision, d: int, count: float) -> List[str]:
@@ -80,14 +90,27 @@ def _lines(precision: Precision, d: int, count: float) -> List[str]:
     rows = [("item", "bytes", f"on one of {d}", "why", "source")]
     for item in items(precision):
         where = " (host)" if item.host else " (transient)" if item.transient else ""
-        rows.append((item.name + where, f"{float(item.bytes):g}" + ("/d" if item.sharded else ""), f"{float(item.on_rank(d)):.4g}", item.why, item.source))
+        rows.append(
+            (
+                item.name + where,
+                f"{float(item.bytes):g}" + ("/d" if item.sharded else ""),
+                f"{float(item.on_rank(d)):.4g}",
+                item.why,
+                item.source,
+            )
+        )
     total = bytes_per_parameter(precision, d)
     lines = align(rows, left=(0, 3, 4))
-    lines += ["", f"{one_line(precision)} bytes per parameter of a linear: {float(total):g} at d = {d}; what is transient or on the host is not in it"]
+    lines += [
+        "",
+        f"{one_line(precision)} bytes per parameter of a linear: {float(total):g} at d = {d}; what is transient or on the host is not in it",
+    ]
     other = one_line(precision, linear=False)
     lines.append(f"{other} bytes per other parameter (embeddings, norms, the router)")
     if count:
-        lines.append(f"{count:,.0f} parameters of linears on the rank: {float(total) * count:,.0f} B, {float(total) * count / 2**30:,.2f} GiB")
+        lines.append(
+            f"{count:,.0f} parameters of linears on the rank: {float(total) * count:,.0f} B, {float(total) * count / 2**30:,.2f} GiB"
+        )
     return lines
 
 
@@ -141,11 +164,23 @@ def _job_lines(job: Job) -> List[str]:
     rows = [("pipeline rank", "parameters", *names, "bytes")]
     for rank in table["ranks"]:
         sizes = {entry["item"]: entry["bytes"] for entry in rank["items"]}
-        rows.append((str(rank["rank"]), f"{rank['parameters']:,}", *(f"{sizes.get(name, 0):,}" for name in names), f"{rank['bytes']:,}"))
-    lines = [f"{job.model.name} on {job.sizes.world} GPUs; bytes of parameters, gradients and optimizer on one of each pipeline rank", ""]
+        rows.append(
+            (
+                str(rank["rank"]),
+                f"{rank['parameters']:,}",
+                *(f"{sizes.get(name, 0):,}" for name in names),
+                f"{rank['bytes']:,}",
+            )
+        )
+    lines = [
+        f"{job.model.name} on {job.sizes.world} GPUs; bytes of parameters, gradients and optimizer on one of each pipeline rank",
+        "",
+    ]
     lines += align([list(column) for column in zip(*rows)])
     host = max(rank["host_bytes"] for rank in table["ranks"])
     if host:
         lines.append(f"and in host memory, at most {host:,} B for each GPU")
-    lines.append(f"the cast to what the next step computes with holds at most {max(r['cast_transient_bytes'] for r in table['ranks']):,} B more, after the optimizer's step")
+    lines.append(
+        f"the cast to what the next step computes with holds at most {max(r['cast_transient_bytes'] for r in table['ranks']):,} B more, after the optimizer's step"
+    )
     return lines

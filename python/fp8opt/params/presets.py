@@ -33,20 +33,32 @@ PRESETS: Dict[str, Preset] = {
     "bf16-distributed": Preset(Precision(optimizer="distributed"), "--use-distributed-optimizer", "6 + 12/d", _DOCS),
     "f16": Preset(Precision(parameters="f16", gradients="f16"), "f16 parameters and gradients", "20", _DOCS),
     "f16-distributed": Preset(
-        Precision(parameters="f16", gradients="f16", optimizer="distributed"), "the same, --use-distributed-optimizer", "4 + 16/d", _DOCS
+        Precision(parameters="f16", gradients="f16", optimizer="distributed"),
+        "the same, --use-distributed-optimizer",
+        "4 + 16/d",
+        _DOCS,
     ),
     "f32": Preset(Precision(parameters="f32", master="none"), "f32 throughout", "16", _DOCS),
     "f32-distributed": Preset(
-        Precision(parameters="f32", master="none", optimizer="distributed"), "f32, --use-distributed-optimizer", "8 + 8/d", _DOCS
+        Precision(parameters="f32", master="none", optimizer="distributed"),
+        "f32, --use-distributed-optimizer",
+        "8 + 8/d",
+        _DOCS,
     ),
     "fp8-compute": Preset(
         Precision(compute="fp8", optimizer="distributed"), "bf16 parameters, fp8 matmuls, Hopper", "8 + 12/d", _TE1261
     ),
     "fp8-compute-blackwell": Preset(
-        Precision(compute="fp8", gpu="blackwell", optimizer="distributed"), "bf16 parameters, fp8 matmuls, Blackwell", "7 + 12/d", _TE1880
+        Precision(compute="fp8", gpu="blackwell", optimizer="distributed"),
+        "bf16 parameters, fp8 matmuls, Blackwell",
+        "7 + 12/d",
+        _TE1880,
     ),
     "fp8-param-gather": Preset(
-        Precision(parameters="fp8", compute="fp8", optimizer="distributed"), "--fp8-param-gather, Hopper", "6 + 12/d", _TE1880
+        Precision(parameters="fp8", compute="fp8", optimizer="distributed"),
+        "--fp8-param-gather, Hopper",
+        "6 + 12/d",
+        _TE1880,
     ),
     "fp8-param-gather-transient": Preset(
         Precision(parameters="fp8", compute="fp8", optimizer="distributed", transposed="transient"),
@@ -55,7 +67,10 @@ PRESETS: Dict[str, Preset] = {
         "ROCm/TransformerEngine, keep_fp8_weight_transpose_cache=False",
     ),
     "fp8-param-gather-blackwell": Preset(
-        Precision(parameters="fp8", compute="fp8", gpu="blackwell", optimizer="distributed"), "--fp8-param-gather, Blackwell", "5 + 12/d", _TE1880
+        Precision(parameters="fp8", compute="fp8", gpu="blackwell", optimizer="distributed"),
+        "--fp8-param-gather, Blackwell",
+        "5 + 12/d",
+        _TE1880,
     ),
     "mxfp8-param-gather": Preset(
         Precision(parameters="fp8", compute="fp8", recipe="mxfp8", gpu="blackwell", optimizer="distributed"),
@@ -64,7 +79,14 @@ PRESETS: Dict[str, Preset] = {
         "Megatron-LM issues 2063 and 3461",
     ),
     "mxfp8-param-gather-reuse": Preset(
-        Precision(parameters="fp8", compute="fp8", recipe="mxfp8", gpu="blackwell", optimizer="distributed", reuse_gradient_buffer=True),
+        Precision(
+            parameters="fp8",
+            compute="fp8",
+            recipe="mxfp8",
+            gpu="blackwell",
+            optimizer="distributed",
+            reuse_gradient_buffer=True,
+        ),
         "the same, --reuse-grad-buf-for-mxfp8-param-ag",
         "6.06 + 12/d",
         "Megatron-LM, --reuse-grad-buf-for-mxfp8-param-ag",

@@ -63,7 +63,9 @@ def rank_parameters(job: Job, rank: int) -> RankParameters:
         for part in stages[stage]:
             prefix = f"layers.{part.layer}."
             if part.kind in ("layer", "mtp"):
-                for weight in model.layer_weights(min(part.layer, model.layers - 1) if part.kind == "mtp" else part.layer):
+                for weight in model.layer_weights(
+                    min(part.layer, model.layers - 1) if part.kind == "mtp" else part.layer
+                ):
                     add(weight, prefix)
                 if part.kind == "mtp":
                     for weight in model.mtp_weights():

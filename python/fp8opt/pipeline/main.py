@@ -34,13 +34,19 @@ def main(arguments: List[str]) -> int:
     """Runs the subcommand."""
     parser = Parser(prog="fp8opt pipeline", description=__doc__, epilog=EXAMPLES)
     parser.add_argument("--schedule", default="1f1b", help=", ".join(SCHEDULES))
-    parser.add_argument("--steps", help="JSON file with the steps of each rank, instead of --pp, --vp and --microbatches")
+    parser.add_argument(
+        "--steps", help="JSON file with the steps of each rank, instead of --pp, --vp and --microbatches"
+    )
     parser.add_argument("--pp", type=int, default=1, help="pipeline ranks")
     parser.add_argument("--vp", type=int, default=1, help="chunks of a rank (interleaved)")
     parser.add_argument("--microbatches", type=int, default=1)
     parser.add_argument("--saved", default="0", help="bytes that one chunk keeps of one microbatch until its backward")
-    parser.add_argument("--deferred", default="0", help="bytes that it keeps from the inputs' part of backward to the weights' part")
-    parser.add_argument("--times", default="1,1,1", help="time of forward, of backward for inputs and of backward for weights")
+    parser.add_argument(
+        "--deferred", default="0", help="bytes that it keeps from the inputs' part of backward to the weights' part"
+    )
+    parser.add_argument(
+        "--times", default="1,1,1", help="time of forward, of backward for inputs and of backward for weights"
+    )
     parser.add_argument("--timeline", type=int, help="print each step of this rank")
     parser.add_argument("--json", action="store_true", help="print JSON")
     options = parser.parse_args(arguments)
@@ -73,7 +79,16 @@ def main(arguments: List[str]) -> int:
     if options.timeline is not None:
         rows = [("step", "start", "end", "in flight", "put off", "MiB")]
         for entry in table[options.timeline]["timeline"]:
-            rows.append((entry["step"], f"{entry['start']:g}", f"{entry['end']:g}", str(entry["in_flight"]), str(entry["put_off"]), mib(entry["bytes"])))
+            rows.append(
+                (
+                    entry["step"],
+                    f"{entry['start']:g}",
+                    f"{entry['end']:g}",
+                    str(entry["in_flight"]),
+                    str(entry["put_off"]),
+                    mib(entry["bytes"]),
+                )
+            )
         print("\n".join(["", f"rank {options.timeline}, step by step:"] + align(rows)))
     return 0
 
@@ -88,7 +103,14 @@ def _table(schedule, timed, saved: int, deferred: int) -> List[dict]:
             put_off = sum(point.put_off.values())
             size = (point.count - put_off) * saved + put_off * deferred
             timeline.append(
-                {"step": str(point.step), "start": time.start, "end": time.end, "in_flight": point.count, "put_off": put_off, "bytes": size}
+                {
+                    "step": str(point.step),
+                    "start": time.start,
+                    "end": time.end,
+                    "in_flight": point.count,
+                    "put_off": put_off,
+                    "bytes": size,
+                }
             )
         ranks.append(
             {
@@ -110,4 +132,6 @@ def _lines(table: List[dict], sized: bool) -> List[str]:
         row = (str(rank["rank"]), str(rank["in_flight"]), str(rank["put_off"]), f"{100 * rank['idle']:.1f}")
         rows.append(row + ((mib(rank["bytes"]),) if sized else ()))
     end = max(entry["end"] for rank in table for entry in rank["timeline"])
-    return align(rows) + [f"in flight: microbatches times chunks from forward to the end of backward; the step takes {end:g}"]
+    return align(rows) + [
+        f"in flight: microbatches times chunks from forward to the end of backward; the step takes {end:g}"
+    ]

@@ -85,7 +85,9 @@ def make_schedule(name: str, ranks: int, microbatches: int, chunks: int = 1) -> 
         if not 1 <= value <= 1 << 20:
             raise InputError(f"expected {what} of at least 1, but got {value}")
     if name == "interleaved" and microbatches % ranks:
-        raise InputError(f"expected microbatches as a multiple of {ranks} pipeline ranks for interleaved, but got {microbatches}")
+        raise InputError(
+            f"expected microbatches as a multiple of {ranks} pipeline ranks for interleaved, but got {microbatches}"
+        )
     if name == "dualpipe" and (ranks % 2 or microbatches % 2 or microbatches < 2 * ranks):
         raise InputError(
             f"expected an even number of ranks and at least {2 * ranks} microbatches, an even number, for dualpipe, "
@@ -248,7 +250,7 @@ def read_schedule(table: Any) -> Schedule:
     """A user's schedule: a list with a list of steps for each rank, each step `F0.3` (kind, chunk, microbatch), `F3` for
     chunk 0, or with & in front where it runs beside the step before it."""
     if not isinstance(table, list) or not table or not all(isinstance(steps, list) for steps in table):
-        raise InputError("expected a list of ranks, each a list of steps such as \"F0.3\"")
+        raise InputError('expected a list of ranks, each a list of steps such as "F0.3"')
     schedule = []
     for rank, steps in enumerate(table):
         row = []

@@ -72,7 +72,9 @@ def check_schedule(schedule: Schedule) -> None:
         for (kind, key), count in sorted(done.items(), key=str):
             if kind == "F" and not done["B", key] and not done["W", key]:
                 chunk, microbatch = key
-                raise InputError(f"rank {rank}: expected B{chunk}.{microbatch}, or D and W, but found neither to the end")
+                raise InputError(
+                    f"rank {rank}: expected B{chunk}.{microbatch}, or D and W, but found neither to the end"
+                )
 
 
 def in_flight(steps: List[Step]) -> List[Point]:
@@ -83,7 +85,9 @@ def in_flight(steps: List[Step]) -> List[Point]:
     for index, step in enumerate(steps):
         if step.kind == "F":
             live[step.chunk] = live.get(step.chunk, 0) + 1
-        points.append(Point(step, {c: n for c, n in sorted(live.items()) if n}, {c: n for c, n in sorted(put_off.items()) if n}))
+        points.append(
+            Point(step, {c: n for c, n in sorted(live.items()) if n}, {c: n for c, n in sorted(put_off.items()) if n})
+        )
         if step.kind in "BW":
             live[step.chunk] -= 1
         if step.kind == "D":
@@ -119,6 +123,7 @@ def run(schedule: Schedule, durations: Durations = Durations(), name: str = "int
         for step in steps:
             direction, stage = stage_of(name, ranks, rank, step.chunk)
             last[direction] = max(last.get(direction, 0), stage)
+
     def needs(rank: int, step: Step):
         direction, stage = stage_of(name, ranks, rank, step.chunk)
         return _needs(step, direction, stage, last[direction])
@@ -151,7 +156,9 @@ def run(schedule: Schedule, durations: Durations = Durations(), name: str = "int
             if need is not None and need not in ends:
                 kind, _, stage, microbatch = need
                 what = "forward" if kind == "F" else "backward"
-                raise InputError(f"rank {rank}: step {step} waits for ever for the {what} of microbatch {microbatch} on stage {stage}")
+                raise InputError(
+                    f"rank {rank}: step {step} waits for ever for the {what} of microbatch {microbatch} on stage {stage}"
+                )
     return timed
 
 

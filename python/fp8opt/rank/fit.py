@@ -35,7 +35,13 @@ class Choice(NamedTuple):
 def choices(job: Job, rank: int) -> List[Choice]:
     """All policies of a rank, cheapest first; of equally cheap ones that with the fewest bytes."""
     model = job.model
-    modules = [m for m in MODULES if (m in ("moe", "moe_act", "shared_experts", "layernorm") and model.moe) or (m == "mla_up_proj" and model.mla) or m in ("core_attn", "mlp")]
+    modules = [
+        m
+        for m in MODULES
+        if (m in ("moe", "moe_act", "shared_experts", "layernorm") and model.moe)
+        or (m == "mla_up_proj" and model.mla)
+        or m in ("core_attn", "mlp")
+    ]
     policies = [Recompute("none", (), job.recompute.originals), Recompute("full", (), job.recompute.originals)]
     for count in range(1, len(modules) + 1):
         for chosen in itertools.combinations(modules, count):
@@ -64,4 +70,6 @@ def lightest_of_all(every: Sequence[List[Choice]], device: int) -> Optional[List
         for choice in rank:
             by_policy.setdefault(choice.recompute, []).append(choice)
     fitting = [chosen for chosen in by_policy.values() if all(c.bytes <= device for c in chosen)]
-    return min(fitting, key=lambda chosen: (sum(c.again_us for c in chosen), max(c.bytes for c in chosen)), default=None)
+    return min(
+        fitting, key=lambda chosen: (sum(c.again_us for c in chosen), max(c.bytes for c in chosen)), default=None
+    )

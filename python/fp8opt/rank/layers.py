@@ -70,9 +70,19 @@ class _Builder:
         self.graph.backward = [op for part in reversed(self.gradients) for op in part]
         return self.graph
 
-    def norm(self, name: str, x: str, rows: int, columns: int, also: Tuple[str, ...] = (), modules=frozenset(), fused: bool = False) -> str:
+    def norm(
+        self,
+        name: str,
+        x: str,
+        rows: int,
+        columns: int,
+        also: Tuple[str, ...] = (),
+        modules=frozenset(),
+        fused: bool = False,
+    ) -> str:
         """RMSNorm of x; its backward adds to the gradients in `also`. `fused`: in FP8 the linear behind it quantises the
-        result as it is made (LayerNormLinear), so that it is never whole in bf16; gives what that linear's cast reads."""
+        result as it is made (LayerNormLinear), so that it is never whole in bf16; gives what that linear's cast reads.
+        """
         y = self.tensor(f"{name}.out", rows, columns)
         self.part()
         self.backward(f"{name}.backward", [x, f"d.{y}", *also], [self.tensor(f"d.{x}", rows, columns)])
@@ -81,7 +91,19 @@ class _Builder:
         self.forward(name, [x], [y], modules)
         return y
 
-    def linear(self, name: str, x: str, n: int, K: int, M: int, kind: str, modules=frozenset(), casts=frozenset(), original=False, dx="") -> str:
+    def linear(
+        self,
+        name: str,
+        x: str,
+        n: int,
+        K: int,
+        M: int,
+        kind: str,
+        modules=frozenset(),
+        casts=frozenset(),
+        original=False,
+        dx="",
+    ) -> str:
         """A linear of this rank. `kind`: column (gathers its n rows along tokens), row (scatters its result), plain. K and M
         are sizes on the rank; `dx` names the gradient of its input; `casts`: modules whose recomputation drops the copies of
         its input. Gives the result's name."""
@@ -277,7 +299,11 @@ def _attention(b: _Builder, source: str) -> None:
     b.forward("core_attn", [q, k, v], [o, lse], core, ring)
     # Causal: half of the scores; two matmuls of the head sizes.
     b.graph.flops["core_attn"] = float(heads) * N * b.job.batch.sequence * (k_head + v_head)
-    makes = [b.tensor(f"d.{q}", N, heads * head), b.tensor("d.k", N, kv_heads * k_head), b.tensor("d.v", N, kv_heads * v_head)]
+    makes = [
+        b.tensor(f"d.{q}", N, heads * head),
+        b.tensor("d.k", N, kv_heads * k_head),
+        b.tensor("d.v", N, kv_heads * v_head),
+    ]
     b.backward("core_attn.backward", [q, k, v, o, lse, "d.o"], makes, ring)
     b.linear("o_proj", o, N if b.gathers else n, heads * v_head, H, "row", original=True)
 
@@ -355,7 +381,9 @@ def _rename(b: _Builder, old: str, new: str) -> None:
     graph = b.graph
     graph.bytes[new] = graph.bytes.pop(old)
     for index, op in enumerate(graph.forward):
-        graph.forward[index] = Op(op.name, tuple(new if n == old else n for n in op.reads), tuple(new if n == old else n for n in op.makes))
+        graph.forward[index] = Op(
+            op.name, tuple(new if n == old else n for n in op.reads), tuple(new if n == old else n for n in op.makes)
+        )
     graph.bytes[f"d.{old}"] = 0
     b.part()
     b.backward("mlp.backward", ["d.output"], [f"d.{old}"])

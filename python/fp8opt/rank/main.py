@@ -35,7 +35,9 @@ def main(arguments: List[str]) -> int:
     parser = Parser(prog="fp8opt rank", description=__doc__, epilog=EXAMPLES)
     parser.add_argument("--config", required=True, help="job file")
     parser.add_argument("--frees", help="prompt or late, instead of the job's")
-    parser.add_argument("--recompute", help="none, full, or a list of modules such as mla_up_proj,layernorm, instead of the job's")
+    parser.add_argument(
+        "--recompute", help="none, full, or a list of modules such as mla_up_proj,layernorm, instead of the job's"
+    )
     parser.add_argument("--device", help="bytes of a GPU, instead of the job's")
     parser.add_argument("--compare", action="store_true", help="compare recomputation none, the job's, and full")
     parser.add_argument("--fit", action="store_true", help="the lightest recomputation that fits, per rank")
@@ -93,7 +95,9 @@ def _lines(job: Job) -> List[str]:
     rows.append(["overhead of the device"] + [mib(m.overhead) for m in memories])
     rows.append(["all"] + [mib(m.bytes) for m in memories])
     rows.append(["in flight at the peak"] + [str(m.peak.in_flight) for m in memories])
-    lines = [_title(job), ""] + align([row for number, row in enumerate(rows) if number == 0 or any(cell != "0" for cell in row[1:])])
+    lines = [_title(job), ""] + align(
+        [row for number, row in enumerate(rows) if number == 0 or any(cell != "0" for cell in row[1:])]
+    )
     worst = max(memories, key=lambda m: m.bytes)
     lines += ["", f"rank {worst.rank} is the fullest: at {worst.peak.step}, in {worst.peak.at}"]
     host = max(m.host for m in memories)
@@ -117,15 +121,30 @@ def _compare_lines(job: Job) -> List[str]:
     if job.recompute.granularity == "selective":
         policies.append(job.recompute)
     policies.append(Recompute("full", (), job.recompute.originals))
-    rows = [["recompute", "kept by one layer MiB"] + [f"rank {rank} MiB" for rank in range(job.sizes.pipeline)] + ["recomputed %"]]
+    rows = [
+        ["recompute", "kept by one layer MiB"]
+        + [f"rank {rank} MiB" for rank in range(job.sizes.pipeline)]
+        + ["recomputed %"]
+    ]
     for policy in policies:
         changed = dataclasses.replace(job, recompute=policy)
         costs = [stage_cost(changed, stage) for stage in range(len(changed.stages()))]
         again = sum(c.again_us for c in costs) / sum(c.forward_us for c in costs)
         layer = _saved_of_layer(changed, job.model.layers - 1)
         name = policy.granularity + (": " + " ".join(policy.modules) if policy.modules else "")
-        rows.append([name, mib(layer)] + [mib(rank_memory(changed, rank).bytes) for rank in range(job.sizes.pipeline)] + [f"{100 * again:.0f}"])
-    return [_title(job), ""] + align(rows) + ["", "recomputed: time of what runs again, of the time of forward, by the rates of one H200, without communication"]
+        rows.append(
+            [name, mib(layer)]
+            + [mib(rank_memory(changed, rank).bytes) for rank in range(job.sizes.pipeline)]
+            + [f"{100 * again:.0f}"]
+        )
+    return (
+        [_title(job), ""]
+        + align(rows)
+        + [
+            "",
+            "recomputed: time of what runs again, of the time of forward, by the rates of one H200, without communication",
+        ]
+    )
 
 
 def _saved_of_layer(job: Job, layer: int) -> int:
@@ -144,10 +163,16 @@ def _layer_lines(job: Job, layer: int) -> List[str]:
     from .memory import policy_of
 
     if not 0 <= layer < job.model.layers + job.model.mtp_layers:
-        raise InputError(f"expected --layer between 0 and {job.model.layers + job.model.mtp_layers - 1}, but got {layer}")
+        raise InputError(
+            f"expected --layer between 0 and {job.model.layers + job.model.mtp_layers - 1}, but got {layer}"
+        )
     steps = walk(layer_graph(job, layer), policy_of(job))
     rows = [("kept for backward", "bytes", "MiB")]
-    rows += [(life.name, f"{life.bytes:,}", f"{life.bytes / 2**20:,.1f}") for life in steps.lives if life.saved and life.bytes]
+    rows += [
+        (life.name, f"{life.bytes:,}", f"{life.bytes / 2**20:,.1f}")
+        for life in steps.lives
+        if life.saved and life.bytes
+    ]
     rows.append(("all", f"{steps.saved:,}", f"{steps.saved / 2**20:,.1f}"))
     lines = [_title(job), "", f"layer {layer}:"] + align(rows, indent="  ")
     for backward, name in ((False, "forward"), (True, "backward")):
@@ -161,7 +186,9 @@ def _timeline_lines(memory: RankMemory) -> List[str]:
     rows = [("step", "in flight", "kept MiB", "put off MiB", "running MiB", "all MiB", "in")]
     for m in memory.moments:
         rows.append((m.step, str(m.in_flight), mib(m.others), mib(m.deferred), mib(m.running), mib(m.bytes), m.at))
-    return align(rows, left=(0, 6)) + [f"and {mib(memory.bytes - memory.peak.bytes)} MiB of parameters and overhead throughout"]
+    return align(rows, left=(0, 6)) + [
+        f"and {mib(memory.bytes - memory.peak.bytes)} MiB of parameters and overhead throughout"
+    ]
 
 
 def _fit_lines(job: Job) -> List[str]:
@@ -172,7 +199,9 @@ def _fit_lines(job: Job) -> List[str]:
         best = lightest(own, job.device)
         by_name = {c.recompute.granularity: c for c in own if c.recompute.granularity != "selective"}
         name = best.name if best.bytes <= job.device else "none fits; the smallest is " + best.name
-        rows.append((str(rank), name, mib(best.bytes), _share([best]), mib(by_name["full"].bytes), mib(by_name["none"].bytes)))
+        rows.append(
+            (str(rank), name, mib(best.bytes), _share([best]), mib(by_name["full"].bytes), mib(by_name["none"].bytes))
+        )
     common = lightest_of_all(every, job.device)
     if common:
         rows.append(("all", common[0].name, mib(max(c.bytes for c in common)), _share(common), "", ""))
@@ -189,10 +218,14 @@ def _abs_lines(job: Job) -> List[str]:
     """What abs in the list costs."""
     kept = kept_abs(job)
     layer, layers = sum(k.bytes for k in kept), job.model.layers
-    rows = [("kept", "bytes", "MiB", "read again by")] + [(k.name, f"{k.bytes:,}", f"{k.bytes / 2**20:,.0f}", k.reader) for k in kept]
+    rows = [("kept", "bytes", "MiB", "read again by")] + [
+        (k.name, f"{k.bytes:,}", f"{k.bytes / 2**20:,.0f}", k.reader) for k in kept
+    ]
     rows.append(("a layer", f"{layer:,}", f"{layer / 2**20:,.0f}", ""))
     rows.append((f"{layers} layers", f"{layer * layers:,}", f"{layer * layers / 2**20:,.0f}", ""))
-    return align(rows, left=(0, 3)) + [f"abs in the list of ops to keep: {layer * layers / 2**30:.2f} GiB more on each GPU"]
+    return align(rows, left=(0, 3)) + [
+        f"abs in the list of ops to keep: {layer * layers / 2**30:.2f} GiB more on each GPU"
+    ]
 
 
 def _table(job: Job, timeline) -> dict:

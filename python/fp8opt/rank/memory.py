@@ -88,7 +88,11 @@ def policy_of(job: Job) -> Policy:
 @lru_cache(maxsize=256)
 def _layer(job: Job, kind: str, layer: int) -> Tuple[Walk, int, float, float]:
     """The walk of a part, its deferred bytes, and the time of forward and of recomputation."""
-    graph = {"layer": layer_graph, "mtp": layer_graph}[kind](job, layer) if layer >= 0 else {"loss": loss_graph, "embedding": embedding_graph}[kind](job)
+    graph = (
+        {"layer": layer_graph, "mtp": layer_graph}[kind](job, layer)
+        if layer >= 0
+        else {"loss": loss_graph, "embedding": embedding_graph}[kind](job)
+    )
     result = walk(graph, policy_of(job) if layer >= 0 else Policy(late=job.frees == "late"))
     fp8 = job.precision.compute == "fp8" and kind in ("layer", "mtp")
     times = {op.name: op_us(graph, op, job.precision.recipe if fp8 else "bf16") for op in graph.forward}
@@ -173,7 +177,13 @@ def _states(name: str, ranks: int, microbatches: int, chunks: int, rank: int) ->
         step = point.step
         together = step.beside and before is not None and before.kind == "F"
         text = f"{before}{step}" if together else str(step)
-        state = _State(step.kind, step.chunk, before.chunk if together else -1, tuple(point.live.items()), tuple(point.put_off.items()))
+        state = _State(
+            step.kind,
+            step.chunk,
+            before.chunk if together else -1,
+            tuple(point.live.items()),
+            tuple(point.put_off.items()),
+        )
         result.append((text, point.count, state))
         before = step
     return tuple(result)
@@ -203,7 +213,9 @@ def rank_memory(job: Job, rank: int) -> RankMemory:
     costs = [stage_cost(job, stage) for stage in job.stages_of(rank)]
     known: Dict[_State, Tuple[int, int, int, str]] = {}
     moments: List[Moment] = []
-    for name, count, state in _states(job.schedule, job.sizes.pipeline, job.batch.microbatches, job.sizes.virtual, rank):
+    for name, count, state in _states(
+        job.schedule, job.sizes.pipeline, job.batch.microbatches, job.sizes.virtual, rank
+    ):
         if state not in known:
             known[state] = _activations(costs, state)
         moments.append(Moment(name, count, *known[state]))
