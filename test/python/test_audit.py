@@ -63,6 +63,16 @@ def test_growing_cache(tmp_path, capsys):
     assert table["rounds"] == 3
 
 
+def test_a_round_begins_before_its_first_layer(tmp_path, capsys):
+    recorder = Recorder()
+    for _ in range(3):
+        for _ in range(2):
+            recorder.alloc(2 * MIB, ("cache.py", 7, "put"))
+        step(recorder)
+    (finding,) = run(capsys, recorder.write(tmp_path / "s.pickle"))["findings"]
+    assert finding["why"].startswith("2 made in a round and never freed, in 3 of 3 rounds")
+
+
 def test_state_made_once_does_not_grow(tmp_path, capsys):
     recorder = Recorder()
     for number in range(4):
@@ -175,6 +185,15 @@ def test_gradients_kept_to_the_end(tmp_path, capsys):
     (finding,) = table["findings"]
     assert (finding["kind"], finding["tensor"]) == ("outlived", "d.fc1.out")
     assert finding["bytes"] == 4 * 4 * 4096 * 2048
+
+
+def test_one_more_than_the_plan_is_no_finding(tmp_path, capsys):
+    recorder = Recorder()
+    for _ in range(3):
+        other = recorder.alloc(2 * 4096 * 1024, ("embedding.py", 1, "forward"))
+        bf16_step(recorder, 4)
+        recorder.free(other)
+    assert run(capsys, recorder.write(tmp_path / "s.pickle"), "--config", small_job(tmp_path))["findings"] == []
 
 
 def test_fewer_layers_than_the_job_says_is_no_finding(tmp_path, capsys):
@@ -320,6 +339,14 @@ def test_hostile_pickles(name, tmp_path):
     with pytest.raises(InputError):
         read_snapshot(path)
     assert not mark.exists()
+
+
+def test_memory_is_limited_while_reading(tmp_path):
+    """An index into the memo that asks for 2.4 GB."""
+    path = tmp_path / "s.pickle"
+    path.write_bytes(opcodes(b"]r" + (150_000_000).to_bytes(4, "little")))
+    with pytest.raises(InputError, match="asks for more memory"):
+        read_snapshot(path)
 
 
 def snapshots_of_other_shapes():

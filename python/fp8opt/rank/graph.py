@@ -9,7 +9,7 @@
 """Operations of a layer and the lives of their tensors."""
 
 import dataclasses
-from typing import Dict, FrozenSet, List, NamedTuple, Sequence, Tuple
+from typing import Dict, FrozenSet, List, NamedTuple, Sequence, Set, Tuple
 
 __all__ = ["Graph", "Live", "Op", "Point", "Policy", "Walk", "walk"]
 
@@ -84,35 +84,25 @@ class Walk(NamedTuple):
         return max((point.live for point in self.points if point.backward == backward), default=0)
 
 
-def _order(graph: Graph, policy: Policy) -> Tuple[List[Tuple[Op, bool, bool]], FrozenSet[str]]:
-    """The operations as they run, each with whether it is in backward and whether it recomputes, and what forward keeps."""
-    maker = {name: op for op in graph.forward for name in op.makes}
-    read = {name for op in graph.backward for name in op.reads}
+def _order(graph: Graph, policy: Policy) -> List[Tuple[Op, bool, bool]]:
+    """The operations as they run, each with whether it is in backward and whether it recomputes."""
+    # What is dropped after forward, each with the module that makes it again.
     groups: Dict[str, str] = {}
     for op in graph.forward:
         chosen = {"all"} if policy.everything else policy.modules & graph.modules.get(op.name, frozenset())
-        for name in op.makes:
-            if chosen:
-                groups[name] = min(chosen)
-    kept = {name for name in read if name in maker and name not in groups}
-    # A module that is recomputed starts from what it reads of the others: that is kept too.
-    for op in graph.forward:
-        if any(name in groups for name in op.makes):
-            kept |= {name for name in op.reads if name in maker and name not in groups}
-    if any(name in groups for name in maker) or graph.input in read:
-        kept.add(graph.input)
+        if chosen:
+            groups.update((name, min(chosen)) for name in op.makes)
     order = [(op, False, False) for op in graph.forward]
-    done = set(kept)
+    done: Set[str] = set()
     for op in graph.backward:
         wanted = [name for name in op.reads if name in groups and name not in done]
         if wanted:
-            order += [(again, True, True) for again in _recompute(graph, maker, groups, done, wanted)]
+            order += [(again, True, True) for again in _recompute(graph, groups, done, wanted)]
         order.append((op, True, False))
-        done |= set(op.makes)
-    return order, frozenset(kept)
+    return order
 
 
-def _recompute(graph: Graph, maker, groups, done, wanted: Sequence[str]) -> List[Op]:
+def _recompute(graph: Graph, groups: Dict[str, str], done: Set[str], wanted: Sequence[str]) -> List[Op]:
     """The forward operations that bring the wanted tensors back: all of each one's module, as a checkpoint runs them."""
     modules = {groups[name] for name in wanted}
     grown = True
@@ -133,7 +123,7 @@ def _recompute(graph: Graph, maker, groups, done, wanted: Sequence[str]) -> List
 def walk(graph: Graph, policy: Policy = Policy()) -> Walk:
     """Runs a layer. Each tensor is freed after the last operation that reads it, in the pass that reads it last; the layer's
     input and the gradient of its output belong to it, its output and the gradient of its input to its neighbours."""
-    order, kept = _order(graph, policy)
+    order = _order(graph, policy)
     first_backward = next(index for index, (_, backward, _) in enumerate(order) if backward)
     # A name that is recomputed has two lives: (name, which).
     lives: Dict[Tuple[str, int], List[int]] = {(graph.input, 0): [0, 0]}
@@ -142,7 +132,7 @@ def walk(graph: Graph, policy: Policy = Policy()) -> Walk:
         for name in op.reads:
             if name in current:
                 key = current[name]
-                # A tensor that forward does not keep ends there; only kept ones and those made in backward are read later.
+                # Read in backward, what forward made is kept; what was made again there has a life of its own.
                 lives[key][1] = index
             else:
                 current[name] = (name, 0)
