@@ -190,7 +190,7 @@ def test_gradients_kept_to_the_end(tmp_path, capsys):
 def test_one_more_than_the_plan_is_no_finding(tmp_path, capsys):
     recorder = Recorder()
     for _ in range(3):
-        other = recorder.alloc(2 * 4096 * 1024, ("embedding.py", 1, "forward"))
+        other = recorder.alloc(4 * 4096 * 2048, ("embedding.py", 1, "forward"))
         bf16_step(recorder, 4)
         recorder.free(other)
     assert run(capsys, recorder.write(tmp_path / "s.pickle"), "--config", small_job(tmp_path))["findings"] == []
