@@ -26,6 +26,7 @@ import sys
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "python"))
 
 from fp8opt import Function, Module, Value, tensor  # noqa: E402
+from fp8opt.modules import rms_norm  # noqa: E402
 
 # Length of an amax history, as in TransformerEngine's tests; its default of 1024 would only make the file's state
 # longer.
@@ -34,6 +35,8 @@ HISTORY = 16
 # Of kind block, Llama 3's.
 HEAD_DIM = 128
 VOCABULARY = 128256
+# Close to Llama 3's 1e-5, and exact in f32.
+EPS = 2.0**-17
 
 # What every dimension must be a multiple of: cuBLASLt's FP8 alignment, or a whole block of 128.
 ALIGNMENT = {"rowwise": 16, "tensorwise": 16, "delayed": 16, "block128": 128}
@@ -117,21 +120,6 @@ def ffn_stack(options: argparse.Namespace) -> Module:
     return stack.module
 
 
-def rms_norm(f: Function, x: Value, weight: Value, name: str) -> Value:
-    """x / sqrt(mean(x^2) + eps) * weight in f32, rounded to bf16."""
-    tokens, dim = x.type.shape
-    wide = f.extf(x, name=f"{name}_f32")
-    square = f.elementwise("arith.mulf", wide, wide, name=f"{name}_square")
-    total = f.reduce("sum", square, [1], name=f"{name}_sum")
-    row = tensor("f32", tokens, 1)
-    mean = f.elementwise("arith.divf", total, f.constant(float(dim), row, name=f"{name}_dim"), name=f"{name}_mean")
-    biased = f.elementwise("arith.addf", mean, f.constant(2.0**-17, row, name=f"{name}_eps"), name=f"{name}_var")
-    factor = f.broadcast(f.elementwise("math.rsqrt", biased, name=f"{name}_rsqrt"), (tokens, dim), name=f"{name}_factor")
-    scaled = f.elementwise("arith.mulf", wide, factor, name=f"{name}_scaled")
-    gain = f.broadcast(f.extf(weight, name=f"{name}_gain_f32"), (tokens, dim), name=f"{name}_gain")
-    return f.truncf(f.elementwise("arith.mulf", scaled, gain, name=f"{name}_wide"), name=name)
-
-
 def block_stack(options: argparse.Namespace) -> Module:
     """A whole transformer in one function `@block`: embedding, layers of attention and feed-forward, norm, head."""
     stack = Stack("block", options)
@@ -160,16 +148,16 @@ def block_stack(options: argparse.Namespace) -> Module:
     heads = max(dim // HEAD_DIM, 1)
     for layer in range(options.layers):
         prefix = f"layers.{layer}"
-        a = rms_norm(f, x, stack.weights[f"{prefix}.attention_norm"], f"{prefix}.attention_in")
+        a = rms_norm(x, stack.weights[f"{prefix}.attention_norm"], EPS, f"{prefix}.attention_in")
         q, k, v = (stack.linear(a, f"{prefix}.w{name}", f"{prefix}.{name}") for name in "qkv")
         o, _ = f.opaque("attention", [q, k, v], [bf16, tensor("f32", heads, tokens)], flops=flops,
                         adjoint={"name": "attention_backward", "operands": [0, 1, 2], "results": [0, 1],
                                  "flops": 5 * flops // 2, "scratch_bytes": 4 * tokens * dim},
                         name=f"{prefix}.attention")
         h = f.elementwise("arith.addf", x, stack.linear(o, f"{prefix}.wo", f"{prefix}.projection"), name=f"{prefix}.h")
-        n = rms_norm(f, h, stack.weights[f"{prefix}.ffn_norm"], f"{prefix}.ffn_in")
+        n = rms_norm(h, stack.weights[f"{prefix}.ffn_norm"], EPS, f"{prefix}.ffn_in")
         x = stack.add(h, stack.feed_forward(n, layer), layer)
-    x = rms_norm(f, x, stack.weights["norm"], "final")
+    x = rms_norm(x, stack.weights["norm"], EPS, "final")
     head = stack.weights["embedding" if options.tied else "head"]
     f.returns(f.matmul(x, f.permute(head, [1, 0], name="head_t"), name="logits"))
     return stack.module

@@ -11,10 +11,8 @@
 
 #include "Sweep.h"
 
+#include "fp8/Driver/Compile.h"
 #include "fp8/Input/ReadProgram.h"
-#include "fp8/Pipelines/Pipelines.h"
-#include "fp8/Target/Artifact.h"
-#include "fp8/Target/Plan.h"
 #include "fp8/Target/Reference.h"
 #include "fp8/Target/Target.h"
 #include "fp8rt/Container.h"
@@ -94,16 +92,14 @@ LogicalResult fail(const Twine &message) {
 
 /// The phase an output needs, and that `--compile-to` may only agree with.
 FailureOr<Phase> getPhase(const DriverOptions &options) {
-  std::optional<Phase> needed =
-      llvm::StringSwitch<std::optional<Phase>>(options.emit)
-          .Cases({"plan", "report"}, Phase::Placed)
-          .Cases({"artifact", "ptx"}, Phase::Lowered)
-          .Case("reference", Phase::Joint)
-          .Default(std::nullopt);
-  if (!needed && options.emit != "mlir")
+  std::optional<Output> output = parseOutput(options.emit);
+  bool isReference = options.emit == "reference";
+  if (!output && !isReference)
     return fail("expected '--emit' to be mlir, plan, report, ptx, artifact or "
                 "reference, but got '" +
                 options.emit + "'");
+  std::optional<Phase> needed =
+      isReference ? Phase::Joint : getPhaseOf(*output);
   if (options.compileTo.empty())
     return needed.value_or(Phase::Placed);
   std::optional<Phase> asked = parsePhase(options.compileTo);
@@ -119,14 +115,9 @@ FailureOr<Phase> getPhase(const DriverOptions &options) {
 
 /// Writes a file that is complete or absent; what is no regular file (a device,
 /// a pipe) is written to as it is.
-LogicalResult writeText(StringRef path,
-                        function_ref<LogicalResult(raw_ostream &)> write) {
-  std::string text;
-  llvm::raw_string_ostream os(text);
-  if (failed(write(os)))
-    return failure();
+LogicalResult writeBytes(StringRef path, StringRef bytes) {
   if (path == "-") {
-    llvm::outs() << text;
+    llvm::outs() << bytes;
     llvm::outs().flush();
     if (!llvm::outs().has_error())
       return success();
@@ -135,19 +126,12 @@ LogicalResult writeText(StringRef path,
     return fail("cannot write to standard output: " + reason);
   }
   std::string error;
-  return fp8rt::writeFileAtomically(path.str(), text, error) ? success()
-                                                             : fail(error);
+  return fp8rt::writeFileAtomically(path.str(), bytes, error) ? success()
+                                                              : fail(error);
 }
 
 LogicalResult writeOutput(ModuleOp module, const DriverOptions &options,
                           StringRef program) {
-  if (options.emit == "artifact") {
-    std::string plan;
-    llvm::raw_string_ostream os(plan);
-    return failed(writePlan(module, os))
-               ? failure()
-               : writeArtifact(module, plan, options.output);
-  }
   if (options.emit == "reference") {
     ReferenceOptions reference;
     reference.seed = options.seed;
@@ -156,25 +140,10 @@ LogicalResult writeOutput(ModuleOp module, const DriverOptions &options,
     reference.function = options.function;
     return writeReference(module, reference, program, options.output);
   }
-  if (options.emit == "ptx") {
-    FailureOr<std::string> ptx = compileToPTX(module);
-    if (failed(ptx))
-      return failure();
-    return writeText(options.output, [&](raw_ostream &os) {
-      os << *ptx;
-      return success();
-    });
-  }
-  if (options.emit == "plan")
-    return writeText(options.output,
-                     [&](raw_ostream &os) { return writePlan(module, os); });
-  if (options.emit == "report")
-    return writeText(options.output,
-                     [&](raw_ostream &os) { return writeReport(module, os); });
-  return writeText(options.output, [&](raw_ostream &os) {
-    module.print(os);
-    return success();
-  });
+  FailureOr<std::string> bytes = makeOutput(module, *parseOutput(options.emit));
+  if (failed(bytes))
+    return failure();
+  return writeBytes(options.output, *bytes);
 }
 
 /// The number of points that `--sweep` asks for.
@@ -204,53 +173,24 @@ LogicalResult writeSweep(ModuleOp module, const DriverOptions &options,
   FailureOr<std::vector<SweepPoint>> found = sweep(module, pipeline, points);
   if (failed(found))
     return failure();
-  auto write = [&](StringRef path, const std::string &text) {
-    return writeText(path, [&](raw_ostream &os) {
-      os << text;
-      return success();
-    });
-  };
   if (options.output != "-") {
     std::string json = llvm::formatv("{0:2}\n", toJson(*found)).str();
     StringRef stem = StringRef(options.output).drop_back(strlen(".csv"));
-    if (failed(write(options.output, toCsv(*found))) ||
-        failed(write((stem + ".json").str(), json)))
+    if (failed(writeBytes(options.output, toCsv(*found))) ||
+        failed(writeBytes((stem + ".json").str(), json)))
       return failure();
   }
-  return write("-", toTable(*found));
-}
-
-/// Planned IR continues where its passes ended: it takes no options of the
-/// passes before, nor goes back.
-LogicalResult checkPlanned(ModuleOp module, Phase done, Phase asked,
-                           const DriverOptions &options,
-                           CompileOptions &pipeline) {
-  StringRef name = done == Phase::Placed ? "placed" : "planned";
-  if (asked < done)
-    return fail("the input is " + name + " already: it cannot go back to '" +
-                (asked == Phase::Joint ? "joint" : "planned") + "'");
-  if (!options.compile.empty())
-    return fail("the input is " + name +
-                " already: expected '--compile' without options, but got '" +
-                options.compile + "'");
-  if (!getTargetOf(module))
-    return failure();
-  auto target = module->getAttrOfType<StringAttr>(kTargetAttr);
-  pipeline.target = target ? target.str() : "cpu";
-  return success();
+  return writeBytes("-", toTable(*found));
 }
 
 LogicalResult run(const DriverOptions &options, DialectRegistry &registry) {
   FailureOr<Phase> phase = getPhase(options);
   if (failed(phase))
     return failure();
-  std::string pipelineText = options.compile;
-  llvm::replace(pipelineText, ',', ' ');
   std::unique_ptr<CompileOptions> pipeline =
-      CompileOptions::createFromString(pipelineText);
+      parseCompileOptions(options.compile, fail);
   if (!pipeline)
-    return fail("cannot read '--compile=" + options.compile +
-                "': expected name=value pairs joined by commas");
+    return failure();
 
   bool sweeps = options.sweep.getNumOccurrences() > 0;
   FailureOr<int> points = 0;
@@ -285,13 +225,14 @@ LogicalResult run(const DriverOptions &options, DialectRegistry &registry) {
   manager.enableTiming(scope);
   if (failed(applyPassManagerCLOptions(manager)))
     return failure();
-  std::optional<Phase> done = getPlannedPhase(*module);
   // The interpreter runs IR of every phase: a plan is checked as it stands.
-  if (done && options.emit == "reference")
-    phase = *done;
-  if (done && failed(checkPlanned(*module, *done, *phase, options, *pipeline)))
+  if (options.emit == "reference")
+    phase = getPlannedPhase(*module).value_or(*phase);
+  FailureOr<CompileTask> task =
+      prepareCompile(*module, *pipeline, options.compile, *phase, fail);
+  if (failed(task))
     return failure();
-  if (sweeps && done)
+  if (sweeps && task->done)
     return fail("the input is planned already: '--sweep' plans it anew");
   if (sweeps)
     return writeSweep(*module, options, *pipeline, *points);
@@ -300,8 +241,7 @@ LogicalResult run(const DriverOptions &options, DialectRegistry &registry) {
     return fail("expected a target with a gpu for '--emit=ptx', but got "
                 "target=" +
                 pipeline->target);
-  buildCompilePipeline(manager, *pipeline, *phase, done);
-  if (failed(manager.run(*module)))
+  if (failed(runCompile(*module, manager, *task)))
     return failure();
   return writeOutput(*module, options, program);
 }

@@ -8,6 +8,8 @@
 
 #include "fp8/Input/ReadProgram.h"
 
+#include "fp8/Input/Nesting.h"
+
 #include "mlir/Bytecode/BytecodeReader.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/Diagnostics.h"
@@ -129,5 +131,10 @@ fp8::readProgram(llvm::StringRef path, const DialectRegistry &registry) {
     return fail(message);
   if (isBytecode(*buffer))
     return convertBytecode(*buffer, registry);
+  if (std::optional<DeepNesting> deep = findDeepNesting(buffer->getBuffer())) {
+    llvm::errs() << buffer->getBufferIdentifier() << ':' << deep->line << ':'
+                 << deep->column << ": error: " << deep->message << '\n';
+    return nullptr;
+  }
   return buffer;
 }

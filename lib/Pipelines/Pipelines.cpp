@@ -77,6 +77,11 @@ static void addPlanningPasses(OpPassManager &manager,
   selectOptions.pieces = options.pieces;
   manager.addPass(createFP8SelectSavedPass(selectOptions));
   manager.addPass(createFP8SplitRowsPass());
+  if (options.split != "none") {
+    FP8SplitPassOptions splitOptions;
+    splitOptions.apart = options.split;
+    manager.addPass(createFP8SplitPass(splitOptions));
+  }
   FP8FormKernelsPassOptions formOptions;
   formOptions.fuse = options.fuse;
   manager.addPass(createFP8FormKernelsPass(formOptions));

@@ -20,7 +20,7 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Union
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
 from .ops import Ops
 from .recipes import Recipe, parse_recipe
@@ -312,9 +312,9 @@ class Step:
         types = [value.type for value in yielded]
         kept = ", ".join(str(value) for value, _ in residuals)
         kept_types = ", ".join(str(value.type) for value, _ in residuals)
-        forward, backward = (_yield(self._yielded[region]) for region in (self._forward, self._backward))
-        self._forward.lines.append(Op(*_yield_parts(forward, kept, kept_types), {}, function._location(None)))
-        self._backward.lines.append(Op(*_yield_parts(backward, "", ""), {}, function._location(None)))
+        for region, extra in ((self._forward, (kept, kept_types)), (self._backward, ("", ""))):
+            head, tail = _yield(self._yielded[region], *extra)
+            region.lines.append(Op(head, tail, {}, function._location(None)))
         arguments = ", ".join(f"{inner}: {inner.type}" for _, inner in residuals)
         text = (f"fp8.step -> ({', '.join(str(entry) for entry in types)}) forward {{\n{self._forward.text(2)}\n"
                 f"  }} backward ({arguments}) {{\n{self._backward.text(2)}\n  }}")
@@ -352,13 +352,10 @@ class Module:
         return f"module attributes {{{attributes}}} {{\n{text}\n}}\n"
 
 
-def _yield(values: Sequence[Value]) -> tuple:
-    return ", ".join(str(value) for value in values), ", ".join(str(value.type) for value in values)
-
-
-def _yield_parts(yielded: tuple, kept: str, kept_types: str) -> tuple:
-    values, types = yielded
-    head = f"fp8.yield{f' {values}' if values else ''}{f' residuals({kept})' if kept else ''}"
+def _yield(values: Sequence[Value], kept: str, kept_types: str) -> Tuple[str, str]:
+    """What stands before and after the attributes of an `fp8.yield`."""
+    types = ", ".join(str(value.type) for value in values)
+    head = f"fp8.yield{f' {_join(values)}' if values else ''}{f' residuals({kept})' if kept else ''}"
     return head, f"{f': {types}' if types else ''}{f' residuals({kept_types})' if kept else ''}"
 
 

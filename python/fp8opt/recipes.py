@@ -17,7 +17,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Optional, Sequence, Tuple, Union
+from typing import Optional, Sequence, Union
 
 __all__ = ["Block128", "Recipe", "Rowwise", "Tensorwise", "parse_recipe"]
 

@@ -12,8 +12,8 @@
     step = program.functions["ffn"]
     results = step.run({"x": x, "layers.0.w1": w1, ...}, allocate)
 
-An array is anything with `data_ptr()` (a torch tensor) or `__array_interface__` / `__cuda_array_interface__` (NumPy, CuPy),
-dense and row-major, in the memory of the program's backend. `allocate(bytes)` gives such an array of bytes; it is called
+An array is anything with `data_ptr()` (a torch tensor), `__array_interface__` / `__cuda_array_interface__` (NumPy, CuPy) or
+`__dlpack__`, dense and row-major, in the memory of the program's backend. `allocate(bytes)` gives such an array of bytes; it is called
 once for the arena and once for each result that the caller places.
 """
 
@@ -21,8 +21,10 @@ import ctypes
 import dataclasses
 import enum
 import os
-import pathlib
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
+
+from .dlpack import array_memory
+from .libraries import find_library
 
 __all__ = ["Argument", "DType", "Error", "Function", "Program", "Result", "ResultArray", "Role"]
 
@@ -82,17 +84,6 @@ class _RunnerOptions(ctypes.Structure):
                 ("gemms_only", ctypes.c_int), ("streams", ctypes.c_uint32)]
 
 
-def _find_library() -> str:
-    """FP8RT_LIBRARY, else beside this file (a wheel), else in the build folder of a source tree."""
-    here = pathlib.Path(__file__).resolve()
-    candidates = [os.environ.get("FP8RT_LIBRARY"), here.parent / "lib" / "libfp8rt.so",
-                  here.parents[2] / "build" / "lib" / "libfp8rt.so"]
-    for candidate in candidates:
-        if candidate and pathlib.Path(candidate).exists():
-            return str(candidate)
-    raise Error("libfp8rt.so not found: set FP8RT_LIBRARY to it, or build it (./dev build)")
-
-
 _library: Optional[ctypes.CDLL] = None
 
 
@@ -100,7 +91,10 @@ def _load_library() -> ctypes.CDLL:
     global _library
     if _library is not None:
         return _library
-    path = _find_library()
+    try:
+        path = find_library("libfp8rt.so", "FP8RT_LIBRARY")
+    except OSError as error:
+        raise Error(str(error)) from None
     library = ctypes.CDLL(path)
     found = library.fp8rt_abi_version()
     if found != ABI_VERSION:
@@ -108,6 +102,7 @@ def _load_library() -> ctypes.CDLL:
     pointer, size = ctypes.c_void_p, ctypes.c_size_t
     for name, result, arguments in (
             ("fp8rt_load_file", ctypes.c_int, [ctypes.c_char_p, ctypes.c_char_p, pointer, pointer]),
+            ("fp8rt_load_memory", ctypes.c_int, [pointer, size, ctypes.c_char_p, pointer, pointer]),
             ("fp8rt_unload", None, [pointer]),
             ("fp8rt_function_count", size, [pointer]),
             ("fp8rt_get_function", ctypes.c_int, [pointer, size, pointer]),
@@ -135,30 +130,38 @@ def _check(code: int, error: ctypes.c_void_p) -> None:
     raise Error(message)
 
 
-def _address(array: Any, is_cuda: bool, name: str) -> int:
-    """Where the elements of `array` begin."""
-    if hasattr(array, "data_ptr"):
-        if hasattr(array, "is_cuda") and array.is_cuda != is_cuda:
-            raise Error(f"expected '{name}' in {'the memory of a GPU' if is_cuda else 'host memory'}, "
-                        f"but it is on {array.device}")
-        if not array.is_contiguous():
-            raise Error(f"expected '{name}' dense and row-major, but its strides are {tuple(array.stride())}")
-        return array.data_ptr()
+@dataclasses.dataclass(frozen=True)
+class _Memory:
+    """Where an array lies; `owner` keeps it there."""
+
+    address: int
+    nbytes: int
+    owner: Any
+
+
+def _memory_of(array: Any, is_cuda: bool, name: str, stream: int) -> _Memory:
+    """The memory of a dense array on the side where the program runs."""
     key = "__cuda_array_interface__" if is_cuda else "__array_interface__"
-    interface = getattr(array, key, None)
-    if interface is None:
-        raise Error(f"expected '{name}' to have data_ptr() or {key}, but got a {type(array).__name__}")
-    if interface.get("strides") is not None:
-        raise Error(f"expected '{name}' dense and row-major, but its strides are {interface['strides']} bytes")
-    return interface["data"][0]
-
-
-def _byte_count(array: Any, name: str) -> int:
-    if hasattr(array, "nbytes"):
-        return array.nbytes
-    if hasattr(array, "element_size"):
-        return array.numel() * array.element_size()
-    raise Error(f"expected '{name}' to be an array, but got a {type(array).__name__}")
+    if hasattr(array, "data_ptr"):
+        on_cuda, dense, address, found = array.is_cuda, array.is_contiguous(), array.data_ptr(), array
+        nbytes = array.numel() * array.element_size()
+    elif getattr(array, key, None) is not None:
+        interface = getattr(array, key)
+        on_cuda, address, nbytes, found = is_cuda, interface["data"][0], array.nbytes, array
+        dense = interface.get("strides") is None
+    elif hasattr(array, "__dlpack__"):
+        memory = array_memory(array, stream)
+        on_cuda, dense, address, nbytes, found = (memory.is_cuda, memory.is_dense, memory.address, memory.nbytes,
+                                                  memory.owner)
+    else:
+        raise Error(f"expected '{name}' to be an array, but got a {type(array).__name__}: it has neither data_ptr() "
+                    f"nor {key} nor __dlpack__")
+    if on_cuda != is_cuda:
+        raise Error(f"expected '{name}' in {'the memory of a GPU' if is_cuda else 'host memory'}, but it is in "
+                    f"{'the memory of a GPU' if on_cuda else 'host memory'}")
+    if not dense:
+        raise Error(f"expected '{name}' dense and row-major, but it has strides")
+    return _Memory(address or 0, nbytes, found)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -195,13 +198,17 @@ class ResultArray:
 class Program:
     """An artifact, loaded for a backend ("cpu" or "cuda": the device of the current context, else the first one)."""
 
-    def __init__(self, path: "os.PathLike[str] | str", backend: str = "cpu"):
+    def __init__(self, artifact: "os.PathLike[str] | str | bytes", backend: str = "cpu"):
+        """Loads the file at a path, or the bytes of one."""
         self._library = _load_library()
         self._handle = ctypes.c_void_p()
         self.backend = backend
         error = ctypes.c_void_p()
-        _check(self._library.fp8rt_load_file(os.fsencode(path), backend.encode(), ctypes.byref(self._handle),
-                                             ctypes.byref(error)), error)
+        where = (backend.encode(), ctypes.byref(self._handle), ctypes.byref(error))
+        if isinstance(artifact, bytes):
+            _check(self._library.fp8rt_load_memory(artifact, len(artifact), *where), error)
+        else:
+            _check(self._library.fp8rt_load_file(os.fsencode(artifact), *where), error)
         found = [Function(self, index) for index in range(self._library.fp8rt_function_count(self._handle))]
         #: The functions by name, in the order of the artifact.
         self.functions: Dict[str, Function] = {function.name: function for function in found}
@@ -249,10 +256,10 @@ class Function:
                                            Role(entry.role), entry.bytes))
         self.results: List[Result] = []
         for number in range(info.result_count):
-            entry = _ResultInfo()
-            self._library.fp8rt_get_result(program._handle, index, number, ctypes.byref(entry))
-            self.results.append(Result(entry.name.decode(), DType(entry.dtype), tuple(entry.shape[:entry.rank]),
-                                       tuple(entry.strides[:entry.rank]), entry.caller_bytes))
+            found = _ResultInfo()
+            self._library.fp8rt_get_result(program._handle, index, number, ctypes.byref(found))
+            self.results.append(Result(found.name.decode(), DType(found.dtype), tuple(found.shape[:found.rank]),
+                                       tuple(found.strides[:found.rank]), found.caller_bytes))
         self._runner = ctypes.c_void_p()
         self._arena: Any = None
 
@@ -289,39 +296,43 @@ class Function:
         """
         is_cuda = self.backend == "cuda"
         addresses = (ctypes.c_void_p * len(self.arguments))()
-        arrays = []
+        # What results may lie in, and what owns the memory meanwhile.
+        arrays: List[Tuple[_Memory, Any]] = []
         for number, argument in enumerate(self.arguments):
             if argument.name not in arguments:
                 raise Error(f"{self.name}: expected an argument '{argument.name}' ({argument.dtype.name} "
                             f"{list(argument.shape)}), but there is none")
             array = arguments[argument.name]
-            if _byte_count(array, argument.name) != argument.bytes:
+            memory = _memory_of(array, is_cuda, argument.name, stream)
+            if memory.nbytes != argument.bytes:
                 raise Error(f"{self.name}: expected '{argument.name}' of {argument.bytes} bytes ({argument.dtype.name} "
-                            f"{list(argument.shape)}), but got {_byte_count(array, argument.name)}")
-            addresses[number] = _address(array, is_cuda, argument.name)
-            arrays.append((addresses[number] or 0, argument.bytes, array))
+                            f"{list(argument.shape)}), but got {memory.nbytes}")
+            addresses[number] = memory.address
+            arrays.append((memory, array))
         targets = (ctypes.c_void_p * len(self.results))()
         for number, result in enumerate(self.results):
             if not result.caller_bytes:
                 continue
             array = placed.get(result.name) if placed else None
             array = allocate(result.caller_bytes) if array is None else array
-            if _byte_count(array, result.name) < result.caller_bytes:
+            memory = _memory_of(array, is_cuda, result.name, stream)
+            if memory.nbytes < result.caller_bytes:
                 raise Error(f"{self.name}: expected at least {result.caller_bytes} bytes for the result '{result.name}', "
-                            f"but got {_byte_count(array, result.name)}")
-            targets[number] = _address(array, is_cuda, result.name)
-            arrays.append((targets[number] or 0, _byte_count(array, result.name), array))
+                            f"but got {memory.nbytes}")
+            targets[number] = memory.address
+            arrays.append((memory, array))
         size = self._prepare(allocate)
-        base = _address(self._arena, is_cuda, "the arena")
-        arrays.append((base, _byte_count(self._arena, "the arena"), self._arena))
+        arena = _memory_of(self._arena, is_cuda, "the arena", stream)
+        arrays.append((arena, self._arena))
+        base = arena.address
         error = ctypes.c_void_p()
         _check(self._library.fp8rt_run(self._runner, addresses, targets, (base + 255) // 256 * 256, size, stream,
                                        ctypes.byref(error)), error)
         found = {}
         for number, result in enumerate(self.results):
             data = self._library.fp8rt_runner_result_data(self._runner, number)
-            for start, length, array in arrays:
-                if start <= data < start + length:
-                    found[result.name] = ResultArray(result, array, data - start)
+            for memory, array in arrays:
+                if memory.address <= data < memory.address + memory.nbytes:
+                    found[result.name] = ResultArray(result, array, data - memory.address)
                     break
         return found

@@ -98,7 +98,7 @@ def test_a_step_has_the_bits_of_fp8_run(root, tools, tmp_path):
 
 @pytest.mark.parametrize("change, message", [
     (lambda a: a.pop("x"), "expected an argument 'x'"),
-    (lambda a: a.update(x=a["x"][:-1]), "expected 'x' of [0-9]+ bytes"),
+    (lambda a: a.update(x=a["x"][:-1]), "expected .x. of shape"),
     (lambda a: a.update(x=a["x"].tolist()), "to be an array, but got a list"),
     (lambda a: a.update(x=np.asfortranarray(a["x"])), "dense and row-major"),
 ])

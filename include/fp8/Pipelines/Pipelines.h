@@ -47,6 +47,11 @@ struct CompileOptions : PassPipelineOptions<CompileOptions> {
       llvm::cl::init(0)};
   Option<std::string> fuse{*this, "fuse", llvm::cl::desc("default or none"),
                            llvm::cl::init("default")};
+  Option<std::string> split{
+      *this, "split",
+      llvm::cl::desc("what is a function of its own: none, backward, or wgrad "
+                     "(dgrad and wgrad apart)"),
+      llvm::cl::init("none")};
   Option<int> microbatches{
       *this, "microbatches",
       llvm::cl::desc("microbatches a step; with more than one, gradients of "

@@ -17,10 +17,13 @@
 
 namespace mlir::fp8 {
 
-/// Writes the artifact of `module`, which `fp8-lower-to-cpu` or
-/// `fp8-lower-to-cuda` has been run on (what its target says), to `path`.
-/// `planJson` is stored as it is. On failure emits an error and leaves what was
-/// at `path`.
+/// The bytes of the artifact of `module`, which `fp8-lower-to-cpu` or
+/// `fp8-lower-to-cuda` has been run on (what its target says). `planJson` is
+/// stored as it is. On failure emits an error.
+FailureOr<std::string> buildArtifact(ModuleOp module, StringRef planJson);
+
+/// Writes such an artifact to `path`. On failure emits an error and leaves what
+/// was at `path`.
 LogicalResult writeArtifact(ModuleOp module, StringRef planJson,
                             StringRef path);
 

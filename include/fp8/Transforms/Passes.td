@@ -178,6 +178,25 @@ def FP8SplitRowsPass : Pass<"fp8-split-rows", "::mlir::ModuleOp"> {
   let dependentDialects = ["::mlir::fp8::FP8Dialect", "::mlir::arith::ArithDialect"];
 }
 
+def FP8SplitPass : Pass<"fp8-split", "::mlir::ModuleOp"> {
+  let summary = "makes functions of the regions of a step";
+  let description = [{
+    Replaces a function `f` with an `fp8.step` by `f.forward` and `f.backward`, or with `apart=wgrad` by `f.forward`,
+    `f.dgrad` and `f.wgrad`, so that a pipeline schedule or PyTorch's autograd can have several microbatches in flight.
+    Runs after the selection and before kernels are formed; each part is then planned as a function of its own.
+
+    What a later part reads of an earlier one is a result of it and an argument of the later one, by the same name, marked
+    `fp8.segment`: `"saved"` (made by forward, one for each microbatch in flight) or `"deferred"` (made by `f.dgrad` for
+    `f.wgrad`). Arguments of `f` are arguments of the parts that read them; views and constants are repeated. All results
+    lie in the caller's buffers, but those that are written over a donated argument of their name.
+
+    `f.wgrad` computes the gradients of parameters (`d_NAME`, `NAME.main_grad`) and what only they need; `f.dgrad` the
+    other results, and everything with effects (`fp8.push_amax`).
+  }];
+  let options = [Option<"apart", "apart", "std::string", "\"backward\"", "what is a function of its own: backward, or dgrad and wgrad too">];
+  let dependentDialects = ["::mlir::fp8::FP8Dialect", "::mlir::func::FuncDialect"];
+}
+
 def FP8FormKernelsPass : Pass<"fp8-form-kernels", "::mlir::ModuleOp"> {
   let summary = "groups ops into fp8.kernel regions, the units that run";
   let description = [{

@@ -15,8 +15,8 @@
 using namespace mlir;
 using namespace mlir::fp8;
 
-LogicalResult mlir::fp8::writeArtifact(ModuleOp module, StringRef planJson,
-                                       StringRef path) {
+FailureOr<std::string> mlir::fp8::buildArtifact(ModuleOp module,
+                                                StringRef planJson) {
   FailureOr<llvm::json::Object> manifest = buildManifest(module);
   if (failed(manifest))
     return failure();
@@ -48,8 +48,20 @@ LogicalResult mlir::fp8::writeArtifact(ModuleOp module, StringRef planJson,
       {"manifest", text}, {"plan", std::string_view(planJson)}};
   for (const auto &[name, bytes] : kernels)
     sections.push_back({name, bytes});
-  if (!fp8rt::writeContainer(path.str(), fp8rt::ContainerKind::Artifact,
-                             sections, error))
+  std::optional<std::string> bytes = fp8rt::serializeContainer(
+      fp8rt::ContainerKind::Artifact, sections, error);
+  if (!bytes)
+    return module.emitError() << error;
+  return std::move(*bytes);
+}
+
+LogicalResult mlir::fp8::writeArtifact(ModuleOp module, StringRef planJson,
+                                       StringRef path) {
+  FailureOr<std::string> bytes = buildArtifact(module, planJson);
+  if (failed(bytes))
+    return failure();
+  std::string error;
+  if (!fp8rt::writeFileAtomically(path.str(), *bytes, error))
     return module.emitError() << error;
   return success();
 }

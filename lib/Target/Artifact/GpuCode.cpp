@@ -17,6 +17,8 @@
 #include "llvm/Support/Process.h"
 #include "llvm/Support/Program.h"
 
+#include <mutex>
+
 using namespace mlir;
 using namespace mlir::fp8;
 
@@ -47,10 +49,14 @@ FailureOr<std::string> mlir::fp8::compileToPTX(ModuleOp module) {
   gpu::GPUModuleOp kernels = findKernels(module, target);
   if (!kernels)
     return failure();
-  LLVMInitializeNVPTXTargetInfo();
-  LLVMInitializeNVPTXTarget();
-  LLVMInitializeNVPTXTargetMC();
-  LLVMInitializeNVPTXAsmPrinter();
+  // Registering a target is not safe for threads.
+  static std::once_flag registered;
+  std::call_once(registered, [] {
+    LLVMInitializeNVPTXTargetInfo();
+    LLVMInitializeNVPTXTarget();
+    LLVMInitializeNVPTXTargetMC();
+    LLVMInitializeNVPTXAsmPrinter();
+  });
   std::string error;
   std::unique_ptr<llvm::TargetMachine> machine =
       makeTargetMachine(target.getTriple(), target.getChip(),

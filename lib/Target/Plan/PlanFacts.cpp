@@ -16,6 +16,33 @@
 using namespace mlir;
 using namespace mlir::fp8;
 
+/// What a part of a split step makes for the parts after it.
+void PlanFacts::readPart(func::FuncOp func, const ValueNames &names) {
+  auto whole = func->getAttrOfType<StringAttr>(kPartOfAttr);
+  if (!whole)
+    return;
+  partOf = llvm::json::fixUTF8(whole.getValue());
+  unsigned numSaved = 0;
+  Operation *returnOp = func.getBody().front().getTerminator();
+  for (OpOperand &use : returnOp->getOpOperands()) {
+    auto segment = func.getResultAttrOfType<StringAttr>(use.getOperandNumber(),
+                                                        kSegmentAttr);
+    if (!segment || !crossing.insert(getRoot(use.get())).second)
+      continue;
+    int64_t bytes = getByteSize(use.get().getType());
+    if (segment.getValue() == "deferred") {
+      deferredBytes += bytes;
+      continue;
+    }
+    SavedDecision decision;
+    decision.value = names.getName(use.get());
+    if (numSaved < decisions.saved.size())
+      decision = decisions.saved[numSaved++];
+    saved.push_back({decision, bytes});
+    savedBytes += bytes;
+  }
+}
+
 FailureOr<PlanFacts> PlanFacts::read(func::FuncOp func, const Target &target) {
   auto arena = func->getAttrOfType<IntegerAttr>(kArenaBytesAttr);
   if (!arena)
@@ -63,6 +90,8 @@ FailureOr<PlanFacts> PlanFacts::read(func::FuncOp func, const Target &target) {
     }
   }
 
+  facts.readPart(func, names);
+
   int numKernels = kernels.kernels.size(), end = numKernels - 1,
       firstBackward = kernels.firstBackward;
   std::vector<int64_t> transient(numKernels + 1, 0), naive(numKernels + 1, 0);
@@ -80,7 +109,7 @@ FailureOr<PlanFacts> PlanFacts::read(func::FuncOp func, const Target &target) {
       continue;
     int lastUse = range.getLastUse();
     bool crosses = range.first < firstBackward && lastUse >= firstBackward;
-    if (value.escapes)
+    if (value.escapes && !facts.crossing.contains(value.value))
       facts.ioBytes += value.bytes;
     if (!value.escapes && !crosses) {
       transient[range.first] += value.bytes;

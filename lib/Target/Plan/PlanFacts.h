@@ -18,8 +18,12 @@ struct PlanFacts {
   PlannedProgram planned;
   Decisions decisions;
   std::string function;
+  /// The function whose step this one is a part of, where it was split.
+  std::string partOf;
   const Target *target = nullptr;
   int64_t arenaBytes = 0, savedBytes = 0, transientBytes = 0, ioBytes = 0;
+  /// What a part makes for a deferred weight gradient.
+  int64_t deferredBytes = 0;
   /// What `start_of_step` makes for all microbatches, an argument here.
   int64_t stepBytes = 0;
   double stepSeconds = 0;
@@ -58,6 +62,11 @@ struct PlanFacts {
   int64_t naivePeak = 0;
 
   static FailureOr<PlanFacts> read(func::FuncOp func, const Target &target);
+
+private:
+  void readPart(func::FuncOp func, const ValueNames &names);
+
+  DenseSet<Value> crossing; ///< storage of results for later parts
 };
 
 /// The functions with a body, the step before `end_of_step`; each with its

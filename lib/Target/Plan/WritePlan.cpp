@@ -30,13 +30,14 @@ static llvm::json::Array getSegments(const PlanFacts &facts) {
                               {"bytes", bytes},
                               {"arena_bytes", roundToSlot(bytes)}};
   };
-  // One arena for the whole microbatch, and what start_of_step makes beside it;
-  // `deferred` holds nothing until a plan is split.
+  // One arena for the whole microbatch, or for a part of a split one, and what
+  // start_of_step makes beside it.
   return llvm::json::Array{
       segment("step", "all microbatches", facts.stepBytes),
       segment("saved", "forward to backward of one microbatch",
               facts.savedBytes),
-      segment("deferred", "until a deferred weight gradient", 0),
+      segment("deferred", "until a deferred weight gradient",
+              facts.deferredBytes),
       segment("transient", "within one region", facts.transientBytes),
       segment("io", "until the caller has read it", facts.ioBytes)};
 }
@@ -64,17 +65,23 @@ static llvm::json::Object describe(const PlanFacts &facts) {
     plan["device_bytes_reason"] =
         "the target has no measured overhead of context and libraries";
   }
+  plan["part_of"] = nullptr;
+  if (!facts.partOf.empty())
+    plan["part_of"] = facts.partOf;
   // What only fp8-select-saved finds out, where it has not run.
-  if (facts.decisions.policy.empty()) {
-    constexpr StringLiteral kReason =
-        "fp8-select-saved has not run on this function";
+  if (facts.decisions.policy.empty() || !facts.partOf.empty()) {
+    StringRef reason =
+        facts.partOf.empty()
+            ? "fp8-select-saved has not run on this function"
+            : "fp8-select-saved has looked at the whole step, of which this "
+              "function is a part";
     plan["min_feasible_peak_bytes"] = nullptr;
-    plan["min_feasible_peak_reason"] = kReason;
+    plan["min_feasible_peak_reason"] = reason;
     plan["lower_bound_bytes"] = nullptr;
     plan["bound_kind"] = nullptr;
-    plan["lower_bound_reason"] = kReason;
+    plan["lower_bound_reason"] = reason;
     plan["gap_pct"] = nullptr;
-    plan["gap_reason"] = kReason;
+    plan["gap_reason"] = reason;
     plan["step_lower_bound_us"] = nullptr;
     plan["step_bound_kind"] = nullptr;
   } else {

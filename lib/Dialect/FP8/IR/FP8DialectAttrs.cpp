@@ -138,6 +138,15 @@ LogicalResult FP8Dialect::verifyOperationAttribute(Operation *op,
     return emitError() << "expected '" << name
                        << "' to be the name of a target, but got " << value;
   }
+  if (name == kPartOfAttr) {
+    if (failed(expectOn(isa<FunctionOpInterface>(op), "a function")))
+      return failure();
+    auto whole = dyn_cast<StringAttr>(value);
+    if (whole && !whole.empty())
+      return success();
+    return emitError() << "expected '" << name
+                       << "' to be the name of a function, but got " << value;
+  }
   if (name == kArenaBytesAttr) {
     if (failed(expectOn(isa<FunctionOpInterface>(op), "a function")))
       return failure();
@@ -159,8 +168,18 @@ LogicalResult FP8Dialect::verifyOperationAttribute(Operation *op,
     return verifyAnnotation(op, name, value);
   return refuseUnknown(emitError, attribute, "an op",
                        {kCheckpointAttr, kPolicyAttr, kPiecesAttr, kGridAttr,
-                        kTargetAttr, kArenaBytesAttr, kDecisionsAttr,
-                        kIndexAttr, kLiveAttr, kBytesAttr, kCostAttr});
+                        kTargetAttr, kPartOfAttr, kArenaBytesAttr,
+                        kDecisionsAttr, kIndexAttr, kLiveAttr, kBytesAttr,
+                        kCostAttr});
+}
+
+/// The segment of what crosses between parts of a step.
+static LogicalResult verifySegment(EmitError emitError, Attribute value) {
+  auto text = dyn_cast<StringAttr>(value);
+  if (text && (text.getValue() == "saved" || text.getValue() == "deferred"))
+    return success();
+  return emitError() << "expected '" << kSegmentAttr
+                     << "' to be \"saved\" or \"deferred\", but got " << value;
 }
 
 LogicalResult FP8Dialect::verifyRegionArgAttribute(Operation *op,
@@ -171,12 +190,14 @@ LogicalResult FP8Dialect::verifyRegionArgAttribute(Operation *op,
   auto emitError = [&] {
     return op->emitOpError() << "argument " << arg << ": ";
   };
+  if (name == kSegmentAttr)
+    return verifySegment(emitError, attribute.getValue());
   if (!llvm::is_contained(
           {kParameterAttr, kTangentAttr, kStateAttr, kDonatedAttr, kFrozenAttr},
           name))
-    return refuseUnknown(
-        emitError, attribute, "an argument",
-        {kParameterAttr, kTangentAttr, kStateAttr, kDonatedAttr, kFrozenAttr});
+    return refuseUnknown(emitError, attribute, "an argument",
+                         {kParameterAttr, kTangentAttr, kStateAttr,
+                          kDonatedAttr, kFrozenAttr, kSegmentAttr});
   if (failed(verifyUnit(emitError, attribute)))
     return failure();
   auto function = dyn_cast<FunctionOpInterface>(op);
@@ -196,6 +217,8 @@ LogicalResult FP8Dialect::verifyRegionResultAttribute(
     return op->emitOpError() << "result " << result << ": ";
   };
   auto text = dyn_cast<StringAttr>(attribute.getValue());
+  if (attribute.getName() == kSegmentAttr)
+    return verifySegment(emitError, attribute.getValue());
   if (attribute.getName() == kNameAttr) {
     if (text && !text.empty())
       return success();
@@ -205,7 +228,7 @@ LogicalResult FP8Dialect::verifyRegionResultAttribute(
   }
   if (attribute.getName() != kPlacementAttr)
     return refuseUnknown(emitError, attribute, "a result",
-                         {kPlacementAttr, kNameAttr});
+                         {kPlacementAttr, kNameAttr, kSegmentAttr});
   if (text && (text.getValue() == "arena" || text.getValue() == "caller"))
     return success();
   return emitError() << "expected '" << kPlacementAttr

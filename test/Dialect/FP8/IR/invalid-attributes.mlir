@@ -185,7 +185,7 @@ func.func @f(%x: tensor<64x32xbf16, #sparse>) {
 
 // -----
 
-// expected-error@+1 {{expected an attribute of the fp8 dialect that an argument may have ('fp8.parameter', 'fp8.tangent', 'fp8.state', 'fp8.donated', 'fp8.frozen'), but got 'fp8.param'}}
+// expected-error@+1 {{expected an attribute of the fp8 dialect that an argument may have ('fp8.parameter', 'fp8.tangent', 'fp8.state', 'fp8.donated', 'fp8.frozen', 'fp8.segment'), but got 'fp8.param'}}
 func.func private @f(tensor<8xf32> {fp8.param})
 
 // -----
@@ -200,7 +200,7 @@ func.func private @f(tensor<8xbf16> {fp8.state})
 
 // -----
 
-// expected-error@+1 {{result 0: expected an attribute of the fp8 dialect that a result may have ('fp8.placement', 'fp8.name'), but got 'fp8.parameter'}}
+// expected-error@+1 {{result 0: expected an attribute of the fp8 dialect that a result may have ('fp8.placement', 'fp8.name', 'fp8.segment'), but got 'fp8.parameter'}}
 func.func private @f() -> (tensor<8xf32> {fp8.parameter})
 
 // -----
@@ -216,7 +216,7 @@ func.func private @f() -> (tensor<8xf32> {fp8.placement = "stack"})
 // -----
 
 func.func @f(%x: tensor<8xf32>) {
-  // expected-error@+1 {{expected an attribute of the fp8 dialect that an op may have ('fp8.checkpoint', 'fp8.policy', 'fp8.pieces', 'fp8.grid', 'fp8.target', 'fp8.arena_bytes', 'fp8.decisions', 'fp8.index', 'fp8.live', 'fp8.bytes', 'fp8.cost'), but got 'fp8.checkpiont'}}
+  // expected-error@+1 {{expected an attribute of the fp8 dialect that an op may have ('fp8.checkpoint', 'fp8.policy', 'fp8.pieces', 'fp8.grid', 'fp8.target', 'fp8.part_of', 'fp8.arena_bytes', 'fp8.decisions', 'fp8.index', 'fp8.live', 'fp8.bytes', 'fp8.cost'), but got 'fp8.checkpiont'}}
   %0 = math.exp %x {fp8.checkpiont} : tensor<8xf32>
   return
 }
@@ -361,3 +361,23 @@ func.func @f(%x: tensor<32x16xbf16>) {
   %0 = arith.negf %x {fp8.pieces = 2 : i64} : tensor<32x16xbf16>
   return
 }
+
+// -----
+
+// expected-error@+1 {{argument 0: expected 'fp8.segment' to be "saved" or "deferred", but got "kept"}}
+func.func private @f(tensor<8xf32> {fp8.segment = "kept"})
+
+// -----
+
+// expected-error@+1 {{result 0: expected 'fp8.segment' to be "saved" or "deferred", but got 3 : i64}}
+func.func private @f() -> (tensor<8xf32> {fp8.segment = 3})
+
+// -----
+
+// expected-error@+1 {{expected 'fp8.part_of' to be the name of a function, but got ""}}
+func.func private @f() attributes {fp8.part_of = ""}
+
+// -----
+
+// expected-error@+1 {{expected 'fp8.part_of' on a function, but got it on 'builtin.module'}}
+module attributes {fp8.part_of = "f"} {}

@@ -38,6 +38,8 @@ def FP8_Dialect : Dialect {
     | `fp8.frozen` | function argument | unit | gets no gradient |
     | `fp8.placement` | function result | `"arena"` or `"caller"` | whose buffer holds it |
     | `fp8.name` | function result | string, not empty | what artifacts call it |
+    | `fp8.segment` | function argument or result | `"saved"` or `"deferred"` | what crosses between the parts of a step, set by `fp8-split` |
+    | `fp8.part_of` | a function | string, not empty | the function whose step it is a part of, set by `fp8-split` |
     | `fp8.checkpoint` | an op with results | unit | `recompute-all` keeps its results |
     | `fp8.policy` | an op with results | `"save"` or `"recompute"`, or an array of them, one per result | overrides every policy of `fp8-select-saved` |
     | `fp8.pieces` | `fp8.matmul` | an i64, at least 1 | `fp8-split-rows` makes its result, and what is computed from it a row at a time, in so many pieces |
