@@ -135,24 +135,18 @@ def _lives(entry: Allocation, one: Round) -> str:
     return BACKWARD
 
 
-def _late_in_backward(group: Group, one: Round) -> List[Allocation]:
-    """Members made in backward that outlive the layer after their own, and those freed together with them."""
-    made = [m for m in group.members if _lives(m, one) == BACKWARD]
-    return _with_the_late(made, one)
-
-
-def _with_the_late(made: List[Allocation], one: Round) -> List[Allocation]:
-    """The members that outlive the layer after their own, and those freed in the same layer as these."""
-    late = [m for m in made if one.layer_at(m.died) - one.layer_at(m.born) >= 2]
+def _late(group: Group, one: Round, lives: str, layers: int) -> List[Allocation]:
+    """Members made and freed in one pass that outlive the layer after their own, and those freed in the same layer as these.
+    A round's clock may tick several times a layer: a line that norms share keeps two tensors in each of `layers`."""
+    if one.turn is None:
+        return []
+    ticks = max(1, round(len(one.clock) / 2 / layers))
+    made = [m for m in group.members if _lives(m, one) == lives]
+    late = [m for m in made if one.layer_at(m.died) - one.layer_at(m.born) >= 2 * ticks]
     if len(late) < 2:
         return []
-    layers = {one.layer_at(m.died) for m in late}
-    return [m for m in made if one.layer_at(m.died) in layers]
-
-
-def _late_in_forward(group: Group, one: Round) -> List[Allocation]:
-    """Members made and freed in forward that outlive the layer after their own."""
-    return _with_the_late([m for m in group.members if _lives(m, one) == FORWARD and one.turn is not None], one)
+    ends = {one.layer_at(m.died) for m in late}
+    return [m for m in made if one.layer_at(m.died) in ends]
 
 
 def _against_plan(
@@ -172,7 +166,8 @@ def _against_plan(
         if excess >= 2:
             found += _name_kept(snapshot, one, same, kept, excess, plan, peak)
         for group in same:
-            for late, where in ((_late_in_backward(group, one), BACKWARD), (_late_in_forward(group, one), FORWARD)):
+            for where in (BACKWARD, FORWARD):
+                late = _late(group, one, where, plan.layers)
                 if len(late) > plan.together.get((size, where), 0) and not (where == BACKWARD and size in plan.weights):
                     role = _role_of(snapshot, group, [g for g in same if _first(g, one) == where], plan, (where,))
                     until = "the end of backward" if where == BACKWARD else "the end of forward"
