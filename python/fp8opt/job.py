@@ -9,14 +9,16 @@
 """Jobs: a model, its parallel sizes, and everything else that decides the memory of a rank."""
 
 import dataclasses
+import json
 import pathlib
 import re
 from typing import List, NamedTuple, Optional, Tuple
 
-from .command import InputError, parse_bytes
+from .command import InputError, parse_bytes, read_text
 from .config import build, read_table
 from .models import Model, load_model
 from .params import Precision
+from .pipeline import Schedule, Step, make_schedule, read_schedule, run
 
 __all__ = ["Batch", "Job", "MODULES", "Part", "Recompute", "SCHEDULES", "Sizes", "load_job", "parse_layout"]
 
@@ -105,7 +107,8 @@ class Recompute:
 @dataclasses.dataclass(frozen=True)
 class Job:
     """A job. `frees`: `prompt`, or `late` where gathered tensors and gradients outlive their last matmul up to the end of
-    their layer's backward (TransformerEngine before 2.8). `capacity`: for experts, how many times the balanced number of
+    their layer's backward (TransformerEngine before 2.8). `steps`: the steps of each pipeline rank, where they are a user's own;
+    `schedule` then says where its chunks lie. `capacity`: for experts, how many times the balanced number of
     tokens a rank may get. `device`: bytes of one GPU; `overhead`: bytes of context and libraries on it."""
 
     model: Model
@@ -119,10 +122,15 @@ class Job:
     capacity: float = 1.0
     device: int = 80 * 2**30
     overhead: int = 0
+    steps: Optional[Tuple[Tuple[Step, ...], ...]] = None
 
     def __post_init__(self):
         if self.schedule not in SCHEDULES:
             raise InputError(f"expected 'schedule' as one of {', '.join(SCHEDULES)}, but got '{self.schedule}'")
+        if self.sizes.virtual > 1 and self.schedule != "interleaved" and self.steps is None:
+            raise InputError(
+                f"expected 'schedule' = 'interleaved' with 'virtual' = {self.sizes.virtual}, but got '{self.schedule}'"
+            )
         if self.frees not in ("prompt", "late"):
             raise InputError(f"expected 'frees' as prompt or late, but got '{self.frees}'")
         if self.capacity < 1:
@@ -139,6 +147,19 @@ class Job:
         if tokens % parts:
             raise InputError(f"expected tensor x context = {parts} to divide {tokens} tokens")
         self.stages()
+        if self.steps is not None:
+            if len(self.steps) != self.sizes.pipeline:
+                raise InputError(f"expected steps of {self.sizes.pipeline} pipeline ranks, but got {len(self.steps)}")
+            used = max((step.chunk for steps in self.steps for step in steps), default=0)
+            if used >= self.chunks:
+                raise InputError(f"expected steps of {self.chunks} chunks a rank, but got one of chunk {used}")
+            run(self.pipeline_steps(), name=self.schedule)
+
+    def pipeline_steps(self) -> Schedule:
+        """The steps of each pipeline rank."""
+        if self.steps is not None:
+            return [list(steps) for steps in self.steps]
+        return make_schedule(self.schedule, self.sizes.pipeline, self.batch.microbatches, self.sizes.virtual)
 
     @property
     def chunks(self) -> int:
@@ -247,6 +268,7 @@ class _JobFile:
     capacity: float = 1.0
     device: str = "80GiB"
     overhead: str = "0"
+    steps: str = ""
 
 
 def load_job(path: str) -> Job:
@@ -264,6 +286,15 @@ def load_job(path: str) -> Job:
     )
     try:
         values["device"], values["overhead"] = parse_bytes(read.device), parse_bytes(read.overhead)
+        values["steps"] = _read_steps(file.parent / read.steps) if read.steps else None
         return Job(**values)
     except InputError as error:
         raise InputError(f"'{file.name}': {error}") from None
+
+
+def _read_steps(path: pathlib.Path) -> Tuple[Tuple[Step, ...], ...]:
+    """The steps in a JSON file."""
+    try:
+        return tuple(tuple(steps) for steps in read_schedule(json.loads(read_text(path))))
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"'{path.name}': {error}") from None

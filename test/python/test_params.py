@@ -257,6 +257,7 @@ def test_job_file_in_yaml(tmp_path):
         ("tensor = 0", "'tensor' of at least 1"),
         ("tensor = 3", "to divide 8192 tokens"),
         ("expert = 2", "has no experts"),
+        ("virtual = 2", "'schedule' = 'interleaved' with 'virtual' = 2"),
         ("pipeline = 5", "as a multiple of 5 stages"),
     ],
 )

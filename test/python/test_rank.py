@@ -178,6 +178,29 @@ def test_deferred_weight_gradients_are_counted():
     assert sum(graph.bytes[name] for name in graph.weight_operands if "fc1" in name) == 8192 * 4096 + 8192 * 14336
 
 
+def test_steps_of_a_users_own(tmp_path):
+    job = {
+        "model": "llama3-8b",
+        "sizes": {"tensor": 2, "pipeline": 2},
+        "batch": {"sequence": 8192},
+        "steps": "steps.json",
+    }
+    (tmp_path / "job.json").write_text(json.dumps(job))
+    steps = tmp_path / "steps.json"
+    steps.write_text('[["F0", "F1", "F2", "B0", "B1", "B2"], ["F0", "B0", "F1", "F2", "B1", "B2"]]')
+    made = load_job(str(tmp_path / "job.json"))
+    assert [max(m.in_flight for m in rank_memory(made, rank).moments) for rank in (0, 1)] == [3, 2]
+    for text, message in (
+        ('[["F0", "B0"]]', "steps of 2 pipeline ranks"),
+        ('[["F0.0", "F1.0", "B1.0", "B0.0"], ["F0", "B0"]]', "one of chunk 1"),
+        ('[["F0", "B0"], ["F1", "B1"]]', "waits for ever"),
+        ("[", "steps.json"),
+    ):
+        steps.write_text(text)
+        with pytest.raises(InputError, match=message):
+            load_job(str(tmp_path / "job.json"))
+
+
 def test_joint_peak_is_the_best_interleaving():
     forward, backward = (3, 9, 1, 4), (8, 2, 7)
     best = None

@@ -16,7 +16,7 @@ from typing import Dict, List, Set, Tuple
 
 from ..command import InputError, read_text
 from ..job import Job
-from ..pipeline import in_flight, make_schedule
+from ..pipeline import in_flight
 from ..rank.graph import walk
 from ..rank.layers import embedding_graph, layer_graph, loss_graph
 from ..rank.memory import policy_of
@@ -70,8 +70,7 @@ def plan_of_job(job: Job, rank: int = 0) -> Plan:
     counts: Dict[int, int] = {}
     stages = job.stages_of(rank)
     if job.sizes.pipeline > 1:
-        schedule = make_schedule(job.schedule, job.sizes.pipeline, job.batch.microbatches, job.sizes.virtual)
-        fullest = max(in_flight(schedule[rank]), key=lambda point: point.count)
+        fullest = max(in_flight(job.pipeline_steps()[rank]), key=lambda point: point.count)
         counts = {stages[chunk]: number for chunk, number in fullest.live.items()}
     else:
         counts = {stage: 1 for stage in stages}

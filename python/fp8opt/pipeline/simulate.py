@@ -10,7 +10,7 @@
 
 import dataclasses
 from collections import Counter
-from typing import Dict, List, NamedTuple, Tuple
+from typing import Dict, List, NamedTuple, Sequence, Tuple
 
 from ..command import InputError
 from .schedules import Schedule, Step, stage_of
@@ -77,7 +77,7 @@ def check_schedule(schedule: Schedule) -> None:
                 )
 
 
-def in_flight(steps: List[Step]) -> List[Point]:
+def in_flight(steps: Sequence[Step]) -> List[Point]:
     """What is live during each step of a rank. A step that runs beside the one before it sees its memory, and that one's."""
     live: Dict[int, int] = {}
     put_off: Dict[int, int] = {}

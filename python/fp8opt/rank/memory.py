@@ -10,7 +10,7 @@
 
 import dataclasses
 from functools import lru_cache
-from typing import Dict, List, NamedTuple, Optional, Tuple
+from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from ..job import Job
 from ..params.ranks import rank_parameters
@@ -167,13 +167,25 @@ class _State(NamedTuple):
     put_off: Tuple[Tuple[int, int], ...]
 
 
+def _states(job: Job, rank: int) -> Tuple[Tuple[str, int, _State], ...]:
+    """The states of a job's rank, which do not depend on what a chunk costs."""
+    if job.steps is not None:
+        return _states_of(job.steps[rank])
+    return _states_by_name(job.schedule, job.sizes.pipeline, job.batch.microbatches, job.sizes.virtual, rank)
+
+
 @lru_cache(maxsize=64)
-def _states(name: str, ranks: int, microbatches: int, chunks: int, rank: int) -> Tuple[Tuple[str, int, _State], ...]:
+def _states_by_name(name: str, ranks: int, microbatches: int, chunks: int, rank: int):
+    """The same by the name of a schedule."""
+    return _states_of(make_schedule(name, ranks, microbatches, chunks)[rank])
+
+
+def _states_of(steps: Sequence[Step]) -> Tuple[Tuple[str, int, _State], ...]:
     """Each step of a rank: its name, how many are in flight, and its state. `beside` is the chunk of the forward step that it
     runs with, or -1."""
     result = []
     before: Optional[Step] = None
-    for point in in_flight(make_schedule(name, ranks, microbatches, chunks)[rank]):
+    for point in in_flight(steps):
         step = point.step
         together = step.beside and before is not None and before.kind == "F"
         text = f"{before}{step}" if together else str(step)
@@ -213,9 +225,7 @@ def rank_memory(job: Job, rank: int) -> RankMemory:
     costs = [stage_cost(job, stage) for stage in job.stages_of(rank)]
     known: Dict[_State, Tuple[int, int, int, str]] = {}
     moments: List[Moment] = []
-    for name, count, state in _states(
-        job.schedule, job.sizes.pipeline, job.batch.microbatches, job.sizes.virtual, rank
-    ):
+    for name, count, state in _states(job, rank):
         if state not in known:
             known[state] = _activations(costs, state)
         moments.append(Moment(name, count, *known[state]))
