@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
 # The arguments of a Megatron-LM run that decide its memory: DeepSeek-V3 at 64K tokens on 256 GPUs. docs/megatron.md starts here.
 TP=16
 PP=8
