@@ -121,10 +121,6 @@ static bool isRowLocal(ArrayRef<int64_t> shape, ArrayRef<int64_t> group,
   return true;
 }
 
-/// The partial sums of a sum over a dimension (docs/architecture.md,
-/// "Numbers").
-static constexpr int64_t kPartialSums = 256;
-
 /// What a thread block must hold to reduce groups of these extents.
 static BlockShape getReductionShape(ArrayRef<int64_t> shape,
                                     ArrayRef<int64_t> group, bool isLocal,
@@ -172,9 +168,10 @@ static void setLoopProperties(PlanNode &node, const Target &target) {
       node.blockShape =
           getReductionShape(space, group, isLocal,
                             /*isSum=*/reduce.getKind() == ReduceKind::Sum);
-    // The partial sums of all blocks meet in memory.
+    // One block or warp sums an element of the result; the sums lie in memory
+    // as f32 where no result can hold them.
     if (isBlocks && !isLocal && reduce.getKind() == ReduceKind::Sum)
-      node.workspace = kPartialSums * getByteSize(reduce.getType());
+      node.workspace = reduce.getType().getNumElements() * sizeof(float);
   } else if (isa<TransposeOp>(op)) {
     node.locality = Locality::Moved;
     if (isBlocks)

@@ -19,7 +19,7 @@ from ..explanations.planning import GraphPlan, PlanError, plan_graph
 from ..graphs.graph import Graph
 from ..importer import Program, import_graph
 
-__all__ = ["BlockCost", "Coordinator", "peak_of_blocks"]
+__all__ = ["BlockCost", "Coordinator", "cost_of", "peak_of_blocks"]
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,21 @@ def peak_of_blocks(cost: BlockCost, blocks: int) -> int:
     """The peak of a step through `blocks` equal blocks, one after the other and back: while block k runs backward, those
     before it still keep theirs, and those behind it have left their gradients."""
     return max(before * cost.kept + cost.peak + (blocks - 1 - before) * cost.gradients for before in range(blocks))
+
+
+def cost_of(plan: GraphPlan) -> BlockCost:
+    """What a block costs by its plan."""
+    tensors = plan.graph.tensors()
+    inputs = {item.name: item for item in plan.graph.inputs}
+    read = {name for node in plan.graph.nodes if node.region == "backward" for name in node.reads()}
+    recomputed = {name for value in plan.recomputed if value in plan.graph.producers()
+                  for name in plan.graph.producers()[value].reads()}
+    # Every block is given another input; what is equal for all (positions) is no block's.
+    own = [inputs[name] for name in sorted((read | recomputed) & set(inputs)) if inputs[name].kind == "input"]
+    gradients = {item.of: item.value for item in plan.graph.outputs if item.kind == "gradient" and item.value}
+    kept = plan.plan["saved_bytes"] + sum(item.tensor.bytes for item in own if item.name in gradients and item.tensor)
+    stay = sum(tensors[value].bytes for name, value in gradients.items() if inputs[name].kind == "parameter")
+    return BlockCost(kept, plan.plan["peak_bytes"], stay)
 
 
 class Coordinator:
@@ -68,22 +83,12 @@ class Coordinator:
             self._budgets[program.text] = self._divide(program) if first else self._rest()
         return self._budgets[program.text]
 
-    def _cost(self, plan: GraphPlan) -> BlockCost:
-        tensors = plan.graph.tensors()
-        inputs = {item.name: item for item in plan.graph.inputs}
-        read = {name for node in plan.graph.nodes if node.region == "backward" for name in node.reads()}
-        kept = plan.plan["saved_bytes"] + sum(inputs[name].tensor.bytes for name in sorted(read & set(inputs))
-                                              if inputs[name].kind == "input" and inputs[name].tensor is not None)
-        gradients = sum(tensors[item.value].bytes for item in plan.graph.outputs if item.kind == "gradient" and item.value
-                        and item.of in inputs and inputs[item.of].kind == "parameter")
-        return BlockCost(kept, plan.plan["peak_bytes"], gradients)
-
     def _divide(self, program: Program) -> Optional[str]:
         """The largest budget of a block with which all fit; None, the fastest plan, where that fits."""
 
         def attempt(limit: Optional[int]) -> int:
             plan = plan_graph(program, self.target, budget=None if limit is None else str(limit), compiler=self.compiler)
-            self.cost = self._cost(plan)
+            self.cost = cost_of(plan)
             self.expected_peak = peak_of_blocks(self.cost, self.blocks) + self.outside
             return self.expected_peak
 

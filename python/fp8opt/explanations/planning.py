@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import pathlib
@@ -20,7 +21,7 @@ from typing import Any, Dict, List, Optional, Tuple, Union
 from ..graphs.graph import Graph, Location
 from ..importer import Program, import_graph
 
-__all__ = ["GraphPlan", "PlanError", "find_compiler", "plan_graph"]
+__all__ = ["GraphPlan", "PlanError", "PlanStore", "find_compiler", "plan_graph"]
 
 
 class PlanError(RuntimeError):
@@ -103,12 +104,56 @@ def plan_graph(graph: Union[Graph, Program], target: str = "h200", policy: str =
     Raises `PlanError` with the compiler's diagnostics where it refuses, `GraphError` where the graph cannot be
     imported."""
     program = graph if isinstance(graph, Program) else import_graph(graph)
-    options = [f"target={target}", f"policy={policy}"] + ([f"budget={budget}"] if budget else [])
-    command = [find_compiler(compiler), "-", f"--compile={','.join(options)}", "--emit=plan"]
+    options = ",".join([f"target={target}", f"policy={policy}"] + ([f"budget={budget}"] if budget else []))
+    folder = os.environ.get("FP8OPT_PLANS")
+    text = PlanStore(folder).find(program.text, options) if folder else None
+    if text is None:
+        text = _run_compiler(program.text, options, compiler, timeout)
+    return GraphPlan(program.graph, program, json.loads(text))
+
+
+def _run_compiler(program: str, options: str, compiler: Optional[str], timeout: float) -> str:
+    """plan.json of a program; `PlanError` with the diagnostics."""
+    command = [find_compiler(compiler), "-", f"--compile={options}", "--emit=plan"]
     try:
-        done = subprocess.run(command, input=program.text, capture_output=True, text=True, timeout=timeout, check=False)
+        done = subprocess.run(command, input=program, capture_output=True, text=True, timeout=timeout, check=False)
     except subprocess.TimeoutExpired as error:
         raise PlanError(f"fp8-opt did not end within {timeout:g} s") from error
     if done.returncode:
         raise PlanError(done.stderr.strip() or f"fp8-opt ended with exit code {done.returncode}")
-    return GraphPlan(program.graph, program, json.loads(done.stdout))
+    return done.stdout
+
+
+class PlanStore:
+    """A folder of plans that were made on another machine: the environment variable FP8OPT_PLANS names it. A plan that is
+    not there leaves its program in the folder, to be planned where there is an fp8-opt, and is a `PlanError`."""
+
+    def __init__(self, folder: str):
+        self.folder = pathlib.Path(folder)
+
+    def find(self, program: str, options: str) -> str:
+        """The plan of a program."""
+        name = hashlib.sha256(f"{options}\n{program}".encode()).hexdigest()[:32]
+        found = self.folder / f"{name}.json"
+        if found.exists():
+            return found.read_text(encoding="utf-8")
+        self.folder.mkdir(parents=True, exist_ok=True)
+        (self.folder / f"{name}.mlir").write_text(f"// {options}\n{program}", encoding="utf-8")
+        raise PlanError(f"expected a plan '{found.name}' in '{self.folder}', but there is none; its program lies there now")
+
+    def plan_all(self, compiler: Optional[str] = None, timeout: float = 600.0) -> int:
+        """Plans every program of the folder that has no plan yet; gives how many. What cannot be planned gets its
+        diagnostics as NAME.txt."""
+        made = 0
+        for source in sorted(self.folder.glob("*.mlir")):
+            if source.with_suffix(".json").exists():
+                continue
+            head, program = source.read_text(encoding="utf-8").split("\n", 1)
+            try:
+                plan = _run_compiler(program, head.removeprefix("// "), compiler, timeout)
+            except PlanError as error:
+                source.with_suffix(".txt").write_text(f"{error}\n", encoding="utf-8")
+                continue
+            source.with_suffix(".json").write_text(plan, encoding="utf-8")
+            made += 1
+        return made

@@ -22,7 +22,8 @@ from .graph import Graph, Input, Location, Node, Output, Ref, Special, Tensor
 from .location import ModuleStack, watch
 
 # Operations whose schema does not say that their result lies in their operand's storage, though it does.
-_VIEWS = {"aten._unsafe_view.default", "_c10d_functional.wait_tensor.default"}
+_VIEWS = {"aten._unsafe_view.default", "_c10d_functional.wait_tensor.default", "aten.split.Tensor",
+          "aten.split_with_sizes.default", "aten.unbind.int", "aten.chunk.default"}
 # Operations that draw random numbers: run again, they draw others.
 _RANDOM_TAG = torch.Tag.nondeterministic_seeded
 _LOCATION = "fp8opt"

@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import struct
 from typing import Any, Callable, List, Sequence, Union
 
 from ..graphs.graph import Node, Ref, Special
@@ -89,12 +90,50 @@ def pointwise(build: Callable[..., Value], operands: int) -> Callable[[Importer,
     return emit
 
 
+def single(op: str, operands: int) -> Callable[[Importer, Node], bool]:
+    """An emitter for a node that is one arith or math op of its operands. On bf16 alone that op does what torch does: it
+    computes in f32 and rounds once."""
+    wide = pointwise(lambda body, *values: body.apply(op, *values), operands)
+
+    def emit(state: Importer, node: Node) -> bool:
+        arguments = node.args[:operands]
+        if not _is_bf16_only(state, node, arguments):
+            return wide(state, node)
+        (name, tensor), = node.outputs
+        order = state.order_of(name)
+        type = state.type_of(name)
+        values = [state.read(argument, tensor.shape, order) if isinstance(argument, Ref) else
+                  state.f.constant(float(argument), type, state.part("constant")) for argument in arguments]
+        state.define(name, state.f.elementwise(op, *values, name=name), order)
+        return True
+
+    return emit
+
+
+def _is_bf16_only(state: Importer, node: Node, arguments: Sequence[Any]) -> bool:
+    """Whether a node has these arguments and no others, and they and its result are bf16 or numbers of bf16."""
+    if len(node.args) != len(arguments) or node.kwargs or not arithmetic(state, node, arguments):
+        return False
+    return node.outputs[0][1].dtype == "bfloat16" and all(
+        state.tensor(argument.name).dtype == "bfloat16" if isinstance(argument, Ref) else _is_bf16(float(argument))
+        for argument in arguments)
+
+
+def _is_bf16(number: float) -> bool:
+    """Whether a number is one of bf16."""
+    try:
+        bits, = struct.unpack("<I", struct.pack("<f", number))
+    except OverflowError:
+        return False
+    return bits & 0xFFFF == 0 and struct.unpack("<f", struct.pack("<I", bits))[0] == number
+
+
 def binary(op: str) -> Callable[[Importer, Node], bool]:
-    return pointwise(lambda body, a, b: body.apply(op, a, b), 2)
+    return single(op, 2)
 
 
 def unary(op: str) -> Callable[[Importer, Node], bool]:
-    return pointwise(lambda body, x: body.apply(op, x), 1)
+    return single(op, 1)
 
 
 def sigmoid(body: Body, x: Operand) -> Value:

@@ -71,6 +71,8 @@ class Importer:
         self.producers = graph.producers()
         self.homes: Dict[str, Home] = {}
         self.views: Dict[tuple, Value] = {}
+        # Maxima as f32, whatever the graph rounds them to.
+        self.wide: Dict[str, Value] = {}
         self.region = "forward"
         self.opaque: Dict[str, int] = {}
         self.copies: List[str] = []

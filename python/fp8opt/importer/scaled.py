@@ -19,7 +19,7 @@ from ..values import Value
 from .program import ARITHMETIC, ELEMENTS, Importer
 
 LARGEST = {"float8_e4m3fn": 448.0, "float8_e5m2": 57344.0}
-SCALE, CAST, MATMUL = "fp8opt.scale", "fp8opt.cast", "fp8opt.scaled_mm"
+AMAX, SCALE, CAST, MATMUL = "fp8opt.amax", "fp8opt.scale", "fp8opt.cast", "fp8opt.scaled_mm"
 _CONVERTS = ("aten._to_copy.default", "prims.convert_element_type.default")
 
 
@@ -62,7 +62,7 @@ def find_scaling(graph: Graph) -> Graph:
     casts: Dict[str, str] = {}
     nodes: List[Node] = []
     for node in graph.nodes:
-        found = _scale(chains, node) or _cast(chains, node, casts) or _matmul(chains, node, casts)
+        found = _amax(chains, node) or _scale(chains, node) or _cast(chains, node, casts) or _matmul(chains, node, casts)
         nodes.append(found or node)
     return replace(graph, nodes=nodes)
 
@@ -71,28 +71,41 @@ def _replaced(node: Node, op: str, args: list, **kwargs: Any) -> Node:
     return replace(node, op=op, args=args, kwargs=kwargs, alias=[])
 
 
+def _amax(chains: _Chains, node: Node) -> Optional[Node]:
+    """`amax(abs(x))` over whole dimensions that are kept as 1."""
+    if node.op != "aten.amax.default" or len(node.args) != 3 or node.args[2] is not True:
+        return None
+    inner = chains.made_by(node.args[0], "aten.abs.default")
+    if inner is None or chains.tensors[inner.args[0].name].dtype not in ARITHMETIC or not node.args[1]:
+        return None
+    return _replaced(node, AMAX, [inner.args[0], node.args[1]])
+
+
 def _scale(chains: _Chains, node: Node) -> Optional[Node]:
-    """`f32(largest / max(f64(amax), eps))`, and the power of two below it where `exp2(floor(log2()))` follows."""
-    pow2, start = False, node
+    """`largest / max(amax, eps)`, computed in f32, or in f64 and rounded to f32; and the power of two below it where
+    `exp2(floor(log2()))` follows."""
+    (name, tensor), = node.outputs if len(node.outputs) == 1 else (("", None),)
+    if tensor is None or tensor.dtype != "float32":
+        return None
+    pow2, last = False, node
     if node.op == "aten.exp2.default":
         floor = chains.made_by(node.args[0], "aten.floor.default")
         log = floor and chains.made_by(floor.args[0], "aten.log2.default")
-        start = log and chains.made_by(log.args[0], *_CONVERTS)
+        last = log and chains.producers.get(log.args[0].name)
         pow2 = True
-    if start is None or start.op not in _CONVERTS or not isinstance(start.args[0], Ref):
+    double = last is not None and last.op in _CONVERTS and isinstance(last.args[0], Ref) and (
+        chains.tensors[last.args[0].name].dtype == "float64")
+    product = last if not double else chains.producers.get(last.args[0].name)
+    if product is None or product.op not in ("aten.mul.Tensor", "aten.mul.Scalar") or not isinstance(product.args[0], Ref):
         return None
-    (name, tensor), = node.outputs
-    if tensor is None or tensor.dtype != "float32" or chains.tensors[start.args[0].name].dtype != "float64":
-        return None
-    product = chains.made_by(start.args[0], "aten.mul.Tensor", "aten.mul.Scalar")
-    inverse = product and chains.made_by(product.args[0], "aten.reciprocal.default")
+    inverse = chains.made_by(product.args[0], "aten.reciprocal.default")
     bounded = inverse and chains.made_by(inverse.args[0], "aten.clamp_min.default", "aten.clamp.default")
-    if not bounded or product.args[1] not in LARGEST.values() or len(bounded.args) > 2 or bounded.kwargs:
+    if not bounded or product.args[1] not in LARGEST.values() or len(bounded.args) != 2 or bounded.kwargs:
         return None
     amax = chains.narrow(bounded.args[0])
-    if chains.tensors[amax.name].dtype not in ARITHMETIC:
+    if chains.tensors[amax.name].dtype not in ARITHMETIC or not isinstance(bounded.args[1], (int, float)):
         return None
-    return _replaced(node, SCALE, [amax], largest=product.args[1], eps=float(bounded.args[1]), pow2=pow2)
+    return _replaced(node, SCALE, [amax], largest=product.args[1], eps=float(bounded.args[1]), pow2=pow2, double=double)
 
 
 def _clamped(chains: _Chains, ref: Ref, largest: float) -> Optional[Ref]:
@@ -152,7 +165,10 @@ def _matmul(chains: _Chains, node: Node, casts: Dict[str, str]) -> Optional[Node
         return None
     for side, inverse in (("self", "scale_a"), ("mat2", "scale_b")):
         scale = casts.get(_root_cast(chains, given[side]))
-        reciprocal = chains.made_by(chains.through_views(given[inverse]), "aten.reciprocal.default")
+        factor = chains.made_by(chains.through_views(given[inverse]), "aten.mul.Tensor", "aten.mul.Scalar")
+        one = factor is not None and factor.args[1] in (1, 1.0)  # 1.0 / scale
+        reciprocal = chains.made_by(factor.args[0] if one else chains.through_views(given[inverse]),
+                                    "aten.reciprocal.default")
         if scale is None or reciprocal is None:
             return None
         if chains.through_views(reciprocal.args[0]) != chains.through_views(Ref(scale)):
@@ -173,14 +189,33 @@ def _root_cast(chains: _Chains, ref: Ref) -> str:
 # Emitters.
 
 
+def amax(state: Importer, node: Node) -> bool:
+    """The maximum is exact in f32, which is what a scale is made of; in the type of the graph it is there for others."""
+    (name, tensor), = node.outputs
+    source, dims = node.args
+    x = state.read(source)
+    axes = {dim % x.type.rank for dim in dims}
+    value = state.f.amax(x, [0 if axis in axes else 1 for axis in range(x.type.rank)], name)
+    state.wide[name] = value
+    if tensor.dtype == "bfloat16":
+        value = state.inner(state.f.truncf(value, state.part("round")))
+    # A dimension of size 1 may stand anywhere in memory.
+    state.define(name, value, tuple(range(x.type.rank)))
+    return True
+
+
 def scale(state: Importer, node: Node) -> bool:
     (name, tensor), = node.outputs
     format = next(key for key, value in LARGEST.items() if value == node.kwargs["largest"])
     order = state.order_of(name)
-    amax = state.read(node.args[0], tensor.shape, order)
-    if amax.type.element == "bf16":
-        amax = state.inner(state.f.extf(amax, state.part("f32")))
-    value = state.f.scale(amax, ELEMENTS[format], name, node.kwargs["eps"], "double",
+    source = node.args[0].name
+    if source in state.wide and state.wide[source].shape == tensor.shape and order == tuple(range(len(order))):
+        amax = state.wide[source]
+    else:
+        amax = state.read(node.args[0], tensor.shape, order)
+        if amax.type.element == "bf16":
+            amax = state.inner(state.f.extf(amax, state.part("f32")))
+    value = state.f.scale(amax, ELEMENTS[format], name, node.kwargs["eps"], "double" if node.kwargs["double"] else "single",
                           "floor" if node.kwargs["pow2"] else "none")
     state.define(name, value, order)
     return True

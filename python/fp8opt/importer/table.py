@@ -60,6 +60,7 @@ EMITTERS: Dict[str, Emitter] = {
     "aten.zeros_like.default": p.full,
     "aten.scalar_tensor.default": p.full,
     # FP8, as `scaled.find_scaling` has found it.
+    scaled.AMAX: scaled.amax,
     scaled.SCALE: scaled.scale,
     scaled.CAST: scaled.cast,
     scaled.MATMUL: scaled.matmul,
