@@ -44,7 +44,7 @@ def run_numpy(function: Function, arguments: Mapping[str, Any],
 
     def read(found: ResultArray) -> Any:
         dtype = np.dtype(types[found.result.dtype])
-        view = np.ndarray(found.result.shape, dtype, found.base.reshape(-1).view(np.uint8).data, found.offset,
+        view = np.ndarray(found.result.shape, dtype, found.buffer(), 0,
                           [stride * dtype.itemsize for stride in found.result.strides])
         return view if placed and found.result.name in placed else view.copy()
 
@@ -66,7 +66,13 @@ def run_torch(function: Function, arguments: Mapping[str, Any], device: Any = No
 
     def read(found: ResultArray) -> Any:
         result = found.result
-        data = found.base.detach().reshape(-1).view(torch.uint8)[found.offset:]
+        if isinstance(found.base, torch.Tensor):
+            data = found.base.detach().reshape(-1).view(torch.uint8)[found.offset:]
+        elif device.type == "cpu":
+            data = torch.frombuffer(found.buffer(), dtype=torch.uint8)
+        else:
+            raise Error(f"{function.name}: expected the result '{result.name}' in the memory of a torch tensor, but it is "
+                        f"in that of a {type(found.base).__name__}")
         elements = data[:data.numel() // result.dtype.itemsize * result.dtype.itemsize].view(types[result.dtype])
         return elements.as_strided(result.shape, result.strides)
 

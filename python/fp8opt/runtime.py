@@ -188,11 +188,20 @@ class Result:
 
 @dataclasses.dataclass(frozen=True)
 class ResultArray:
-    """Where a result lies: `offset` bytes into `base`, the array that holds it (arena, argument or own)."""
+    """Where a result lies: `offset` bytes into `base`, the array that holds it (arena, argument or own), which has
+    `nbytes` from there on, at `address`."""
 
     result: Result
     base: Any
     offset: int
+    address: int
+    nbytes: int
+
+    def buffer(self) -> Any:
+        """Those bytes, in host memory, with the buffer protocol; they keep `base` alive."""
+        found = (ctypes.c_uint8 * self.nbytes).from_address(self.address)
+        found.base = self.base
+        return found
 
 
 class Program:
@@ -333,6 +342,7 @@ class Function:
             data = self._library.fp8rt_runner_result_data(self._runner, number)
             for memory, array in arrays:
                 if memory.address <= data < memory.address + memory.nbytes:
-                    found[result.name] = ResultArray(result, array, data - memory.address)
+                    offset = data - memory.address
+                    found[result.name] = ResultArray(result, array, offset, data, memory.nbytes - offset)
                     break
         return found

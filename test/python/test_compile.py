@@ -121,6 +121,20 @@ def test_arrays_that_speak_dlpack():
         artifact.run({"x": OnlyDLPack(x[:4])})
 
 
+def test_torch_tensors_and_arrays_of_numpy_in_turn():
+    torch = pytest.importorskip("torch")
+    module = Module()
+    f = module.function("double")
+    x = f.argument("x", tensor("f32", 8, 4), "fp8.tangent")
+    f.returns(x + x, names=["y"])
+    artifact = fp8opt.compile(module)
+    x = np.arange(32, dtype=np.float32).reshape(8, 4)
+    for _ in range(2):
+        result = artifact.run({"x": torch.from_numpy(x)})["y"]
+        assert isinstance(result, torch.Tensor) and np.array_equal(result.numpy(), 2 * x)
+        assert np.array_equal(artifact.run({"x": x})["y"], 2 * x)
+
+
 @pytest.mark.parametrize("change, message", [
     (lambda a: {**a, "x": a["x"].astype(np.float32)}, "expected 'x' of type bfloat16, but got float32"),
     (lambda a: {**a, "x": a["x"].reshape(32, 64)}, r"expected 'x' of shape \[64, 32\], but got \[32, 64\]"),

@@ -2,15 +2,11 @@
 #
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
-# docs/python.md, run as it stands: its Python blocks one after another, the text block after one against what it printed
-# (`...` stands for anything).
+# docs/python.md, run as it stands; `./dev wheel` runs it on an installed package, too.
 #
 # ===-----------------------------------=== #
 
-import contextlib
-import doctest
-import io
-import re
+import importlib.util
 
 import pytest
 
@@ -22,25 +18,23 @@ def installation(tools, monkeypatch, tmp_path):
     monkeypatch.setenv("FP8OPT_CACHE_DIR", str(tmp_path / "cache"))
 
 
-def blocks_of(text):
-    """(language, line of the first line inside, contents) of each fenced block."""
-    return [(match[1], text.count("\n", 0, match.start(2)) + 1, match[2])
-            for match in re.finditer(r"^```(\w+)\n(.*?)^```$", text, re.M | re.S)]
+@pytest.fixture
+def run_page(root):
+    spec = importlib.util.spec_from_file_location("python_page", root / "utils" / "python_page.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.run_page
 
 
-def test_the_tutorial_runs(root):
-    name = "docs/python.md"
-    blocks = blocks_of((root / name).read_text())
-    assert sum(language == "python" for language, _, _ in blocks) >= 9
-    names, printed, compared = {"__name__": "tutorial"}, "", 0
-    for language, line, contents in blocks:
-        if language == "python":
-            output = io.StringIO()
-            with contextlib.redirect_stdout(output):
-                exec(compile("\n" * (line - 1) + contents, name, "exec"), names)  # noqa: S102
-            printed = output.getvalue()
-        elif language == "text":
-            found = doctest.OutputChecker().check_output(contents, printed, doctest.ELLIPSIS)
-            assert found, f"{name}:{line}: expected\n{contents}\nbut got\n{printed}"
-            compared += 1
-    assert compared >= 7
+def test_the_tutorial_runs(root, run_page):
+    run, compared = run_page(root / "docs" / "python.md", "docs/python.md")
+    assert run >= 9 and compared >= 8
+
+
+def test_another_output_is_seen(run_page, tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("```python\nprint('one', 2)\n```\n\n```text\none ...\n```\n")
+    assert run_page(page, "page.md") == (1, 1)
+    page.write_text("```python\nprint('one')\n```\n\n```text\ntwo\n```\n")
+    with pytest.raises(AssertionError, match="page.md:6: expected\ntwo\n"):
+        run_page(page, "page.md")
