@@ -18,7 +18,7 @@ import pytest
 
 from fp8opt import explain, load_graph
 from fp8opt.explanations import explain_graph
-from fp8opt.explanations.planning import PlanError, PlanStore, find_compiler, plan_graph
+from fp8opt.explanations.planning import PlanError, PlanStore, plan_graph
 from fp8opt.graphs.graph import ELEMENT_BYTES, GraphError, from_json, to_json
 from fp8opt.importer import import_graph
 
@@ -134,15 +134,18 @@ def test_command(compiler, root):
         assert bad.returncode == 1 and "error: " in bad.stderr and "Traceback" not in bad.stderr
 
 
-def test_no_compiler(monkeypatch, tmp_path):
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.delenv("FP8_BUILD_DIR", raising=False)
-    monkeypatch.setenv("FP8_OPT", str(tmp_path / "none"))
-    with pytest.raises(PlanError, match="cannot be executed"):
-        find_compiler()
+def test_no_compiler(tmp_path):
     # What PyTorch keeps is said all the same.
     explanation = explain_graph(load_graph(FOLDER / "mlp.json"), compiler=str(tmp_path / "none"))
-    assert "cannot be executed" in explanation.problems[0] and "eager autograd" in str(explanation)
+    assert "cannot be run" in explanation.problems[0] and "eager autograd" in str(explanation)
+
+
+def test_the_library_plans_as_the_tool(compiler, tools, monkeypatch):
+    monkeypatch.setenv("FP8OPT_LIBRARY", str(tools.parent / "lib" / "libfp8opt.so"))
+    graph = load_graph(FOLDER / "mlp.json")
+    assert plan_graph(graph).plan == plan_graph(graph, compiler=compiler).plan
+    with pytest.raises(PlanError, match="no plan with policy 'auto' fits"):
+        plan_graph(graph, budget="1KiB")
 
 
 def test_plans_made_elsewhere(compiler, tmp_path, monkeypatch):

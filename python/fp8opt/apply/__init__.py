@@ -2,20 +2,20 @@
 #
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
-# Ways to run by a plan, smallest step first: a policy for selective checkpoints, a partitioner for torch.compile. All need
-# torch, which is imported when one is used.
+# Three ways to run by a plan, smallest step first: a policy for selective checkpoints, a partitioner for torch.compile, a
+# backend of torch.compile. All need torch, which is imported when one is used.
 #
 #===----------------------------------------------------------------------===//
-"""Apply plans of fp8-opt to PyTorch modules; docs/apply.md has the ways and when to take which."""
+"""Apply plans of fp8-opt to PyTorch modules; docs/apply.md has the three ways and when to take which."""
 
 from __future__ import annotations
 
 import importlib
 from typing import Any
 
-__all__ = ["Coordinator", "Partitioner", "checkpoint_context", "partitioned"]
+__all__ = ["Backend", "Coordinator", "Partitioner", "checkpoint_context", "partitioned"]
 
-_MODULES = {"Coordinator": ".coordinator", "Partitioner": ".partition", "partitioned": ".partition",
+_MODULES = {"Backend": ".backend", "Coordinator": ".coordinator", "Partitioner": ".partition", "partitioned": ".partition",
             "checkpoint_context": ".policy"}
 
 

@@ -25,7 +25,7 @@ def main(arguments: List[str]) -> int:
     parser.add_argument("--budget", action="append", default=[], metavar="SIZE",
                         help="also plan within this peak, such as 40GiB; may be repeated")
     parser.add_argument("--target", default="h200", help="device to plan for (default: h200)")
-    parser.add_argument("--fp8-opt", metavar="PATH", help="the compiler to run")
+    parser.add_argument("--fp8-opt", metavar="PATH", help="an fp8-opt to run instead of the package's library")
     parser.add_argument("--json", action="store_true", help="print the numbers as JSON")
     options = parser.parse_args(arguments)
     try:

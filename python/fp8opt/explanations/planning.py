@@ -13,36 +13,20 @@ import hashlib
 import json
 import os
 import pathlib
-import shutil
 import subprocess
 from dataclasses import dataclass
 from typing import Any, Dict, List, Optional, Tuple, Union
 
+from ..errors import CompileError
 from ..graphs.graph import Graph, Location
 from ..importer import Program, import_graph
+from ..libfp8opt import compile_text
 
-__all__ = ["GraphPlan", "PlanError", "PlanStore", "find_compiler", "plan_graph"]
+__all__ = ["GraphPlan", "PlanError", "PlanStore", "plan_graph"]
 
 
 class PlanError(RuntimeError):
     """fp8-opt could not plan a graph; the text holds its diagnostics."""
-
-
-def find_compiler(path: Optional[str] = None) -> str:
-    """The fp8-opt to run: `path`, else the environment variable FP8_OPT, else the one of the package, else the one of
-    FP8_BUILD_DIR, else that of PATH. Raises `PlanError` where there is none."""
-    package = pathlib.Path(__file__).resolve().parents[1] / "bin" / "fp8-opt"
-    build = os.environ.get("FP8_BUILD_DIR")
-    candidates = [path, os.environ.get("FP8_OPT"), str(package), build and os.path.join(build, "bin", "fp8-opt")]
-    for candidate in candidates:
-        if candidate and os.access(candidate, os.X_OK):
-            return candidate
-        if candidate and candidate in candidates[:2]:
-            raise PlanError(f"expected '{candidate}' to be the fp8-opt to run, but it cannot be executed")
-    found = shutil.which("fp8-opt")
-    if found is None:
-        raise PlanError("fp8-opt was not found: install the wheel, or set FP8_OPT to the binary")
-    return found
 
 
 @dataclass
@@ -99,7 +83,8 @@ class GraphPlan:
 
 def plan_graph(graph: Union[Graph, Program], target: str = "h200", policy: str = "auto", budget: Optional[str] = None,
                compiler: Optional[str] = None, timeout: float = 600.0) -> GraphPlan:
-    """The plan of a captured graph by fp8-opt. `budget` is a limit on the step's peak, such as `40GiB`.
+    """The plan of a captured graph. `budget` is a limit on the step's peak, such as `40GiB`; `compiler` is an fp8-opt to
+    run instead of the package's library, for at most `timeout` seconds.
 
     Raises `PlanError` with the compiler's diagnostics where it refuses, `GraphError` where the graph cannot be
     imported."""
@@ -113,12 +98,19 @@ def plan_graph(graph: Union[Graph, Program], target: str = "h200", policy: str =
 
 
 def _run_compiler(program: str, options: str, compiler: Optional[str], timeout: float) -> str:
-    """plan.json of a program; `PlanError` with the diagnostics."""
-    command = [find_compiler(compiler), "-", f"--compile={options}", "--emit=plan"]
+    """plan.json of a program, by the package's library or the fp8-opt given; `PlanError` with the diagnostics."""
+    if compiler is None:
+        try:
+            return compile_text(program, ["plan"], options).bytes["plan"].decode()
+        except (CompileError, OSError) as error:
+            raise PlanError(str(error)) from error
+    command = [compiler, "-", f"--compile={options}", "--emit=plan"]
     try:
         done = subprocess.run(command, input=program, capture_output=True, text=True, timeout=timeout, check=False)
     except subprocess.TimeoutExpired as error:
         raise PlanError(f"fp8-opt did not end within {timeout:g} s") from error
+    except OSError as error:
+        raise PlanError(f"expected '{compiler}' to be an fp8-opt, but it cannot be run: {error.strerror}") from error
     if done.returncode:
         raise PlanError(done.stderr.strip() or f"fp8-opt ended with exit code {done.returncode}")
     return done.stdout

@@ -170,7 +170,12 @@ def from_joint(joint: torch.fx.GraphModule, forward_outputs: int, name: str = "s
     """The graph of AOTAutograd's joint FX graph.
 
     `forward_outputs` is how many of its outputs belong to the forward pass. `targets` says for a placeholder its kind
-    and its name in the module; without it, and without descriptors on the node, a static input is a parameter."""
+    and its name in the module; without it, and without descriptors on the node, an input is none."""
+    return _from_fx(joint, forward_outputs, name, targets, _backward_nodes(joint, forward_outputs))
+
+
+def _from_fx(joint: torch.fx.GraphModule, forward_outputs: int, name: str, targets: Optional[Dict[str, Tuple[str, str]]],
+             backward: set) -> Graph:
     graph = Graph(name, torch=torch.__version__)
     nodes = list(joint.graph.nodes)
     locations: Dict[int, Location] = {}
@@ -180,7 +185,6 @@ def from_joint(joint: torch.fx.GraphModule, forward_outputs: int, name: str = "s
             found = node.meta.get("custom", {}).get(_LOCATION)
             if isinstance(found, Location):
                 locations.setdefault(number, found)
-    backward = _backward_nodes(joint, forward_outputs)
     made: Dict[str, Tuple[Node, int]] = {}
     for node in nodes:
         if node.op == "placeholder":
@@ -199,6 +203,11 @@ def from_joint(joint: torch.fx.GraphModule, forward_outputs: int, name: str = "s
     # has an effect.
     graph.nodes = [node for node in graph.nodes if node.name or node.effect]
     return graph
+
+
+def from_function(module: torch.fx.GraphModule, name: str = "function") -> Graph:
+    """The graph of an FX graph without a backward pass: a forward or a backward graph after partitioning, or a part."""
+    return _from_fx(module, len(list(module.graph.nodes)[-1].args[0]), name, None, set())
 
 
 def _node(node: torch.fx.Node, backward: bool, location: Location) -> Node:

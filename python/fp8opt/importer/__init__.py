@@ -2,11 +2,11 @@
 #
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
-# Turns a captured joint graph into one function with an `fp8.step`. Needs no torch.
+# Turns a captured graph into one function with an `fp8.step`. Needs no torch.
 #
 #===----------------------------------------------------------------------===//
 """Import of captured graphs."""
 
-from .program import Program, import_graph
+from .program import Place, Program, import_function, import_graph
 
-__all__ = ["Program", "import_graph"]
+__all__ = ["Place", "Program", "import_function", "import_graph"]

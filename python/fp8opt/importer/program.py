@@ -50,13 +50,26 @@ class Program:
 
     `text` is the IR. `results` says for each result of the function what it is: the graph's outputs that it holds.
     `opaque` counts the operations that have no op in the dialect; `copies` names nodes whose view no chain of view ops
-    gives, so that a copy stands for it."""
+    gives, so that a copy stands for it. `unsupported` names the nodes that are opaque. Of an imported function, `outputs`
+    says where each output lies."""
 
     text: str
     graph: Graph
     results: List[List[int]]
     opaque: Dict[str, int] = field(default_factory=dict)
     copies: List[str] = field(default_factory=list)
+    unsupported: List[str] = field(default_factory=list)
+    outputs: List["Place"] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where an output of an imported function lies: in the storage of the function's result, or argument, `name`, with the
+    strides of `tensor`."""
+
+    name: str
+    is_argument: bool
+    tensor: Tensor
 
 
 class Importer:
@@ -75,6 +88,7 @@ class Importer:
         self.wide: Dict[str, Value] = {}
         self.region = "forward"
         self.opaque: Dict[str, int] = {}
+        self.unsupported: List[str] = []
         self.copies: List[str] = []
         self.name = ""
         self._parts = 0
@@ -184,6 +198,7 @@ class Importer:
     def fallback(self, node: Node) -> None:
         """An fp8.opaque with the node's operands and results."""
         self.opaque[node.op] = self.opaque.get(node.op, 0) + 1
+        self.unsupported.append(node.name)
         operands, seen = [], set()
         for name in node.reads():
             home = self.homes.get(name)
@@ -251,7 +266,57 @@ def import_graph(graph: Graph, name: str = "step") -> Program:
         _emit_region(state, live, "backward", EMITTERS)
         _yield(state, step, "backward", kept_outputs, first)
     state.f.returns(*step.results)
-    return Program(str(state.module), captured, kept_outputs, dict(sorted(state.opaque.items())), state.copies)
+    return Program(str(state.module), captured, kept_outputs, dict(sorted(state.opaque.items())), state.copies,
+                   state.unsupported)
+
+
+def import_function(graph: Graph, name: str = "stretch") -> Program:
+    """The program of a graph without a backward pass: one function whose results lie where its caller says, called
+    `r0`, `r1` and so on.
+
+    Raises `GraphError` where a tensor has no elements, or no output is computed."""
+    from .scaled import find_scaling
+    from .table import EMITTERS
+
+    captured, graph = graph, find_scaling(graph)
+    state = Importer(graph, name)
+    live = _live_nodes(graph)
+    read_in = _read_inputs(graph, live)
+    for item in graph.inputs:
+        if item.tensor is not None and item.name in read_in:
+            _argument(state, item)
+    step = state.f.step()
+    arguments = {id(argument): argument for argument in state.f.arguments}
+    names: Dict[int, str] = {}
+    results: List[Value] = []
+    outputs: List[Place] = []
+    with step.forward():
+        _emit_region(state, live, "forward", EMITTERS)
+        for item in graph.outputs:
+            if item.value is None:
+                continue
+            home, tensor = state.homes[item.value], state.tensor(item.value)
+            value = home.value
+            if value is None:
+                state.name = item.value
+                value = state.f.broadcast(state.strided(item.value, [1] * len(tensor.shape), [0] * len(tensor.shape), 0),
+                                          tensor.shape, state.part("broadcast"))
+                tensor = Tensor(tensor.dtype, tensor.shape, contiguous(tensor.shape), 0, tensor.bytes)
+            if id(value) in arguments:
+                outputs.append(Place(arguments[id(value)].name, True, tensor))
+                continue
+            if id(value) not in names:
+                names[id(value)] = f"r{len(results)}"
+                results.append(value)
+            outputs.append(Place(names[id(value)], False, tensor))
+        if not results:
+            raise GraphError(f"expected an output of '{graph.name}' that is computed, but all are inputs")
+        step.yields(*results)
+    with step.backward():
+        step.yields()
+    state.f.returns(*step.results, placement="caller", names=[f"r{index}" for index in range(len(results))])
+    return Program(str(state.module), captured, [], dict(sorted(state.opaque.items())), state.copies, state.unsupported,
+                   outputs)
 
 
 def _live_nodes(graph: Graph) -> List[Node]:
