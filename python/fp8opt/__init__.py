@@ -8,7 +8,7 @@
 # ===--------------------------------------------------=== #
 """Build programs for FP8 training steps, compile them, look at their plans, and run them."""
 
-from . import cache, runtime
+from . import apply, cache, runtime
 from .builder import Function, Module, Step
 from .compiler import Artifact, compile, verify
 from .errors import CompileError, Diagnostic
@@ -23,4 +23,4 @@ from .values import Value
 
 __all__ = ["Artifact", "Attribute", "Block128", "CompileError", "Diagnostic", "Function", "GroupedLinear",
            "LayerNormLinear", "Linear", "Location", "Module", "Recipe", "Rowwise", "Step", "TensorType", "Tensorwise",
-           "Value", "cache", "capture", "compile", "explain", "load_graph", "runtime", "tensor", "verify"]
+           "Value", "apply", "cache", "capture", "compile", "explain", "load_graph", "runtime", "tensor", "verify"]

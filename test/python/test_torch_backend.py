@@ -22,6 +22,11 @@ LEFT = {"mlp": set(), "feed_forward": set(), "view_of_view": set(),
         "custom": {"fp8opt_test.twist.default", "prims.rev.default"}}
 
 
+@pytest.fixture(autouse=True)
+def cache(monkeypatch, tmp_path):
+    monkeypatch.setenv("FP8OPT_CACHE_DIR", str(tmp_path / "cache"))
+
+
 @pytest.mark.parametrize("name", ["mlp", "feed_forward", "view_of_view", "custom", "llama_block", "dropout"])
 def test_gradients(name, tools):
     module, inputs, keywords = make(name)
