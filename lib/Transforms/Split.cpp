@@ -32,6 +32,8 @@ struct PartResult {
   Value value;
   std::string name;
   NamedAttrList attributes;
+  /// Its bytes are copied: its storage is another result's too.
+  bool isCopied = false;
 };
 
 /// A function to be made.
@@ -62,6 +64,7 @@ private:
   void findReads(Part &part);
   void read(Part &part, Value value);
   void passOn(Part &part);
+  void copyShared(Part &part);
   func::FuncOp build(const Part &part, OpBuilder &builder);
   void record(const Part &part, func::FuncOp built);
 
@@ -239,10 +242,11 @@ LogicalResult Splitter::addReturned() {
   }
   for (const SignatureArgument &argument : signature.arguments)
     takenNames.insert(argument.name);
-  // A forward result that backward reads crosses under its own name.
-  for (const PartResult &result : parts[0].results)
-    if (result.value.getDefiningOp())
-      crossingNames.try_emplace(result.value, result.name);
+  // What is returned anyway crosses under its own name.
+  for (const Part &part : parts)
+    for (const PartResult &result : part.results)
+      if (result.value.getDefiningOp())
+        crossingNames.try_emplace(result.value, result.name);
   return success();
 }
 
@@ -298,16 +302,38 @@ void Splitter::passOn(Part &part) {
   }
 }
 
+/// In the caller's buffers each result has storage of its own. What is a view
+/// of what another result is, or of what crosses, is copied.
+void Splitter::copyShared(Part &part) {
+  DenseMap<Value, PartResult *> owners; // Looked up only.
+  for (bool wholes : {true, false})
+    for (PartResult &result : part.results) {
+      Value root = getRoot(result.value);
+      if (!root.getDefiningOp() || (root == result.value) != wholes)
+        continue;
+      result.isCopied = !owners.try_emplace(root, &result).second;
+    }
+}
+
 func::FuncOp Splitter::build(const Part &part, OpBuilder &builder) {
   MLIRContext *context = function.getContext();
   SmallVector<Type> inputs, outputs;
   SmallVector<DictionaryAttr> inputAttributes, outputAttributes;
+  // Who reads last may write over it, and nobody before.
+  auto isReadLater = [&](Value value) {
+    return std::any_of(parts.begin() + (&part - parts.data()) + 1, parts.end(),
+                       [&](const Part &later) {
+                         return later.arguments.contains(value) ||
+                                later.crossing.contains(value);
+                       });
+  };
   for (Value argument : part.arguments) {
     inputs.push_back(argument.getType());
-    inputAttributes.push_back(
-        function.getArgAttrDict(cast<BlockArgument>(argument).getArgNumber()));
-    if (!inputAttributes.back())
-      inputAttributes.back() = DictionaryAttr::get(context);
+    NamedAttrList attributes(mlir::function_interface_impl::getArgAttrs(
+        function, cast<BlockArgument>(argument).getArgNumber()));
+    if (isReadLater(argument))
+      attributes.erase(kDonatedAttr);
+    inputAttributes.push_back(attributes.getDictionary(context));
   }
   for (Value value : part.crossing) {
     inputs.push_back(value.getType());
@@ -315,8 +341,11 @@ func::FuncOp Splitter::build(const Part &part, OpBuilder &builder) {
     NamedAttrList attributes;
     for (const PartResult &result : getPartOf(value.getDefiningOp()).results)
       if (Attribute segment = result.attributes.get(kSegmentAttr);
-          segment && result.value == value)
+          segment && result.value == value) {
         attributes.set(kSegmentAttr, segment);
+        if (!isReadLater(value))
+          attributes.set(kDonatedAttr, builder.getUnitAttr());
+      }
     inputAttributes.push_back(attributes.getDictionary(context));
   }
   for (const PartResult &result : part.results) {
@@ -365,8 +394,17 @@ func::FuncOp Splitter::build(const Part &part, OpBuilder &builder) {
       barrier.getAfterMutable().clear();
   }
   SmallVector<Value> returned;
-  for (const PartResult &result : part.results)
-    returned.push_back(take(result.value));
+  for (const PartResult &result : part.results) {
+    if (result.isCopied) {
+      auto rank = cast<RankedTensorType>(result.value.getType()).getRank();
+      auto inOrder = llvm::to_vector(llvm::seq<int64_t>(rank));
+      returned.push_back(TransposeOp::create(
+          body, result.value.getLoc(), result.value.getType(),
+          take(result.value), body.getDenseI64ArrayAttr(inOrder)));
+    } else {
+      returned.push_back(take(result.value));
+    }
+  }
   func::ReturnOp::create(body, function.getLoc(), returned);
   return built;
 }
@@ -426,6 +464,8 @@ LogicalResult Splitter::run() {
           };
           return key(a) < key(b);
         });
+  for (Part &part : parts)
+    copyShared(part);
   OpBuilder builder(function);
   for (const Part &part : parts)
     record(part, build(part, builder));

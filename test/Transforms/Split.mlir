@@ -11,7 +11,7 @@
 // crosses as what it is. Arguments go to who reads them, constants and views to both.
 
 // CHECK-LABEL: func.func @f.forward(
-// CHECK-SAME: %[[X:.*]]: tensor<8x4xf32> loc("x"), %[[W:.*]]: tensor<4x4xf32> {fp8.parameter} loc("w"))
+// CHECK-SAME: %[[X:.*]]: tensor<8x4xf32> {fp8.donated} loc("x"), %[[W:.*]]: tensor<4x4xf32> {fp8.parameter} loc("w"))
 // CHECK-SAME: -> (tensor<8x4xf32> {fp8.name = "y", fp8.placement = "caller"},
 // CHECK-SAME: tensor<8x4xf32> {fp8.name = "e", fp8.placement = "caller", fp8.segment = "saved"})
 // CHECK-SAME: fp8.part_of = "f"
@@ -22,7 +22,7 @@
 // CHECK-LABEL: func.func @f.backward(
 // CHECK-SAME: %[[W:.*]]: tensor<4x4xf32> {fp8.parameter} loc("w"), %[[DY:.*]]: tensor<8x4xf32> {fp8.tangent} loc("d_y"),
 // CHECK-SAME: %[[H:.*]]: tensor<1xf32> {fp8.state} loc("h"),
-// CHECK-SAME: %[[E:.*]]: tensor<8x4xf32> {fp8.segment = "saved"} loc("e"), %[[Y:.*]]: tensor<8x4xf32> loc("y"))
+// CHECK-SAME: %[[E:.*]]: tensor<8x4xf32> {fp8.donated, fp8.segment = "saved"} loc("e"), %[[Y:.*]]: tensor<8x4xf32> loc("y"))
 // CHECK-SAME: -> (tensor<8x4xf32> {fp8.name = "d_x", fp8.placement = "caller"}, tensor<4x4xf32> {fp8.name = "d_w", fp8.placement = "caller"})
 // CHECK: arith.constant
 // CHECK: arith.mulf %[[DY]], %[[Y]]
@@ -32,20 +32,26 @@
 // CHECK-NOT: fp8.step
 
 // dgrad has what the other gradients need, and the effects; g, which both need, is deferred.
+// Who reads last may write over it: e in wgrad, x, which is donated, in forward.
+// APART-LABEL: func.func @f.forward(
+// APART-SAME: tensor<8x4xf32> {fp8.donated} loc("x")
 // APART-LABEL: func.func @f.dgrad(
+// APART-SAME: tensor<8x4xf32> {fp8.segment = "saved"} loc("e")
 // APART-SAME: -> (tensor<8x4xf32> {fp8.name = "d_x", fp8.placement = "caller"},
 // APART-SAME: tensor<8x4xf32> {fp8.name = "g", fp8.placement = "caller", fp8.segment = "deferred"})
 // APART: fp8.push_amax
 // APART-LABEL: func.func @f.wgrad(
-// APART-SAME: %[[E:.*]]: tensor<8x4xf32> {fp8.segment = "saved"} loc("e"), %[[G:.*]]: tensor<8x4xf32> {fp8.segment = "deferred"} loc("g"))
+// APART-SAME: %[[E:.*]]: tensor<8x4xf32> {fp8.donated, fp8.segment = "saved"} loc("e"), %[[G:.*]]: tensor<8x4xf32> {fp8.donated, fp8.segment = "deferred"} loc("g"))
 // APART-SAME: -> (tensor<4x4xf32> {fp8.name = "d_w", fp8.placement = "caller"})
 // APART-NEXT: %[[T:.*]] = fp8.permute %[[E]]
 // APART-NEXT: %[[D:.*]] = fp8.matmul %[[T]], %[[G]]
 // APART-NEXT: return %[[D]]
 
+// CLONE-LABEL: func.func @f.forward(
+// CLONE-NOT: fp8.donated
 // Nothing but arguments crosses where all is computed again; the barrier reads the argument.
 // CLONE-LABEL: func.func @f.backward(
-// CLONE-SAME: %[[X:[a-z0-9]+]]: tensor<8x4xf32>
+// CLONE-SAME: %[[X:[a-z0-9]+]]: tensor<8x4xf32> {fp8.donated}
 // CLONE-NOT: fp8.segment
 // CLONE: fp8.remat_barrier %[[X]]
 
@@ -58,7 +64,7 @@
 // KERNELS: error: expected ops that are not in kernels yet, but got an 'fp8.kernel'; run 'fp8-split' before 'fp8-form-kernels'
 // TAKEN: error: expected no function 'g.forward', which fp8-split makes of 'g'
 // NO-GRADIENT: error: expected the gradient of a parameter to split off, named 'd_NAME' after an argument marked 'fp8.parameter', but 'f' returns none
-func.func @f(%x: tensor<8x4xf32> loc("x"), %w: tensor<4x4xf32> {fp8.parameter} loc("w"),
+func.func @f(%x: tensor<8x4xf32> {fp8.donated} loc("x"), %w: tensor<4x4xf32> {fp8.parameter} loc("w"),
              %d_y: tensor<8x4xf32> {fp8.tangent} loc("d_y"), %h: tensor<1xf32> {fp8.state} loc("h"))
     -> (tensor<8x4xf32> {fp8.name = "y"}, tensor<8x4xf32> {fp8.name = "d_x"}, tensor<4x4xf32> {fp8.name = "d_w"}) {
   %y, %d_x, %d_w = fp8.step -> (tensor<8x4xf32>, tensor<8x4xf32>, tensor<4x4xf32>) forward {

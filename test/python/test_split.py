@@ -113,6 +113,27 @@ def test_the_bits_of_the_whole_step(recipe, policy, apart):
 
 
 @pytest.mark.parametrize("apart", ["backward", "wgrad"])
+def test_random_graphs(apart, random_graphs_100):
+    """With views, several results, donated arguments and shared weights; two microbatches in flight."""
+    split_ones = 0
+    for seed, (graph, _) in enumerate(random_graphs_100[:10]):
+        module, policy = graph.emit(), ("auto", "save-all", "recompute-all", "min-cut")[seed % 4]
+        try:
+            parts = Rank(fp8opt.compile(module, policy=policy, split=apart))
+        except fp8opt.CompileError as error:
+            assert "expected the gradient of a parameter" in str(error), seed
+            continue
+        whole, found = Rank(fp8opt.compile(module, policy=policy)), {}
+        for microbatch, part in SCHEDULES[apart]:
+            found.setdefault(microbatch, {}).update(parts.run(microbatch, f"graph.{part}"))
+        for microbatch in range(3):
+            for name, expected in whole.run(microbatch, "graph").items():
+                assert np.array_equal(bits(found[microbatch][name]), bits(expected)), (seed, microbatch, name)
+        split_ones += 1
+    assert split_ones >= 5
+
+
+@pytest.mark.parametrize("apart", ["backward", "wgrad"])
 def test_segments_are_what_the_caller_holds(apart):
     module = feed_forward(Rowwise())
     whole, artifact = fp8opt.compile(module, policy="save-all"), fp8opt.compile(module, policy="save-all", split=apart)
@@ -145,6 +166,23 @@ def test_planned_is_measured_for_each_part(apart, tools, tmp_path):
         run = json.loads((tmp_path / "run.json").read_text())
         assert run["measured_peak_bytes"] == run["planned_peak_bytes"] == plan["peak_bytes"]
         assert run["arena_bytes"] == plan["arena_bytes"]
+
+
+@pytest.mark.parametrize("apart", ["backward", "wgrad"])
+def test_results_that_share_storage_are_copied(apart):
+    """A view of what crosses, and two views of one value: each is a buffer of its own."""
+    module = Module()
+    f = module.function("views")
+    x, w = f.argument("x", tensor("f32", 8, 4)), f.parameter("w", tensor("f32", 8, 4))
+    r = f.elementwise("math.exp", x * w)
+    s = r + 1.0
+    f.returns(r.T, s.T, f.reshape(s, [32]), s, names=["r_t", "s_t", "flat", "s"])
+    whole = Rank(fp8opt.compile(module, policy="save-all"))
+    split, found = Rank(fp8opt.compile(module, policy="save-all", split=apart)), {}
+    for part in ["forward", "backward"] if apart == "backward" else ["forward", "dgrad", "wgrad"]:
+        found.update(split.run(0, f"views.{part}"))
+    for name, expected in whole.run(0, "views").items():
+        assert np.array_equal(bits(found[name]), bits(expected)), name
 
 
 def test_what_cannot_be_split_is_refused():

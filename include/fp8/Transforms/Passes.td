@@ -187,8 +187,10 @@ def FP8SplitPass : Pass<"fp8-split", "::mlir::ModuleOp"> {
 
     What a later part reads of an earlier one is a result of it and an argument of the later one, by the same name, marked
     `fp8.segment`: `"saved"` (made by forward, one for each microbatch in flight) or `"deferred"` (made by `f.dgrad` for
-    `f.wgrad`). Arguments of `f` are arguments of the parts that read them; views and constants are repeated. All results
-    lie in the caller's buffers, but those that are written over a donated argument of their name.
+    `f.wgrad`), and `fp8.donated` in the last part that reads it. Arguments of `f` are arguments of the parts that read
+    them, donated only in the last; views and constants are repeated. All results lie in the caller's buffers, but those
+    that are written over a donated argument of their name; a view of what another result is, or of what crosses, is
+    copied.
 
     `f.wgrad` computes the gradients of parameters (`d_NAME`, `NAME.main_grad`) and what only they need; `f.dgrad` the
     other results, and everything with effects (`fp8.push_amax`).
