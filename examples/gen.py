@@ -17,6 +17,12 @@ with bf16 parameters in PyTorch's layout [out, in], silu computed in f32 and rou
 tensors), and every other result rounded to bf16. The input of each layer but the first, which is an argument, is
 marked as a checkpoint. With --kind=block a layer is a whole transformer block: norm, attention as an opaque operation
 with its sizes, cost and adjoint, norm and feed-forward, between an embedding and a head.
+
+With --ranks=N a layer is split over N ranks, and all sizes are still those of the whole: --kind=fsdp is the feed-forward
+stack with every weight sharded over the ranks and gathered before its use, each rank with its share of the tokens;
+--kind=column, row and tensor-parallel feed-forward (tp) are sequence parallel as in TransformerEngine: activations
+between layers are sharded over the tokens, gathered before a column-parallel linear and reduce-scattered behind a
+row-parallel one. With one rank these are the same layers without collectives.
 """
 
 import argparse
@@ -163,9 +169,144 @@ def block_stack(options: argparse.Namespace) -> Module:
     return stack.module
 
 
+class Sharded:
+    """A function on a line of ranks, whose axis is called `axis`."""
+
+    def __init__(self, name: str, axis: str, options: argparse.Namespace):
+        self.ranks, self.axis, self.options = options.ranks, axis, options
+        self.module = Module(grid={axis: options.ranks} if options.ranks > 1 else None, locations=False)
+        self.f = self.module.function(name)
+
+    def argument(self, name: str, rows: int, columns: int, sharded: int, *marks: str) -> Value:
+        """A bf16 matrix of which a rank has its part along dimension `sharded`."""
+        shape = [rows, columns]
+        shape[sharded] //= self.ranks
+        return self.f.argument(name, tensor("bf16", *shape), *marks, shard=self.shard(sharded))
+
+    def shard(self, sharded: int):
+        return [self.axis if dim == sharded else "" for dim in range(2)] if self.ranks > 1 else None
+
+    def gather(self, value: Value, name: str) -> Value:
+        return self.f.all_gather(value, self.axis, self.ranks, name=name) if self.ranks > 1 else value
+
+    def scatter(self, value: Value, name: str) -> Value:
+        return self.f.reduce_scatter(value, self.axis, self.ranks, name=name) if self.ranks > 1 else value
+
+    def linear(self, x: Value, w: Value, name: str) -> Value:
+        return self.f.linear(x, w, self.options.recipe, name=name)
+
+    def swiglu(self, gate: Value, up: Value, prefix: str) -> Value:
+        one = self.f.constant(1.0, tensor("f32", *gate.type.shape), name=f"{prefix}.one")
+        return self.f.elementwise("arith.mulf", silu(self.f, gate, one, prefix), up, name=f"{prefix}.act")
+
+
+def layer_norm(f: Function, x: Value, gain: Value, bias: Value, name: str) -> Value:
+    """(x - mean) / sqrt(var + eps) * gain + bias in f32, rounded to bf16."""
+    tokens, dim = x.type.shape
+    row = tensor("f32", tokens, 1)
+    count = f.constant(float(dim), row, name=f"{name}_dim")
+    wide = f.extf(x, name=f"{name}_f32")
+    mean = f.elementwise("arith.divf", f.reduce("sum", wide, [1], name=f"{name}_sum"), count, name=f"{name}_mean")
+    centred = f.elementwise("arith.subf", wide, f.broadcast(mean, (tokens, dim), name=f"{name}_mean_b"),
+                            name=f"{name}_centred")
+    square = f.elementwise("arith.mulf", centred, centred, name=f"{name}_square")
+    variance = f.elementwise("arith.divf", f.reduce("sum", square, [1], name=f"{name}_squares"), count,
+                             name=f"{name}_variance")
+    biased = f.elementwise("arith.addf", variance, f.constant(2.0**-17, row, name=f"{name}_eps"), name=f"{name}_var")
+    factor = f.broadcast(f.elementwise("math.rsqrt", biased, name=f"{name}_rsqrt"), (tokens, dim), name=f"{name}_factor")
+    scaled = f.elementwise("arith.mulf", centred, factor, name=f"{name}_scaled")
+    wide_gain = f.broadcast(f.extf(gain, name=f"{name}_gain_f32"), (tokens, dim), name=f"{name}_gain")
+    wide_bias = f.broadcast(f.extf(bias, name=f"{name}_bias_f32"), (tokens, dim), name=f"{name}_bias")
+    return f.truncf(f.elementwise("arith.addf", f.elementwise("arith.mulf", scaled, wide_gain, name=f"{name}_times"),
+                                  wide_bias, name=f"{name}_wide"), name=name)
+
+
+def norm_arguments(s: Sharded, prefix: str):
+    """Gain and bias of a LayerNorm, the same on all ranks; each rank's gradient is that of its tokens."""
+    row = tensor("bf16", 1, s.options.dim)
+    return (s.f.argument(f"{prefix}gain", row, "fp8.parameter"), s.f.argument(f"{prefix}bias", row, "fp8.parameter"))
+
+
+def column_stack(options: argparse.Namespace) -> Module:
+    """`@column`: LayerNorm, then a column-parallel linear from dim to ffn, under sequence parallelism."""
+    s = Sharded("column", "tp", options)
+    x = s.argument("x", options.tokens, options.dim, 0)
+    layers = [(norm_arguments(s, f"layers.{layer}."),
+               s.argument(f"layers.{layer}.w", options.ffn, options.dim, 0, "fp8.parameter"))
+              for layer in range(options.layers)]
+    results = []
+    for layer, ((gain, bias), w) in enumerate(layers):
+        normed = layer_norm(s.f, x, gain, bias, f"layers.{layer}.ln")
+        results.append(s.linear(s.gather(normed, f"layers.{layer}.ln_all"), w, f"layers.{layer}.y"))
+    s.f.returns(*results, shard=s.shard(1))
+    return s.module
+
+
+def row_stack(options: argparse.Namespace) -> Module:
+    """`@row`: a row-parallel linear from ffn to dim, whose sum is reduce-scattered over the tokens."""
+    s = Sharded("row", "tp", options)
+    x = s.argument("x", options.tokens, options.ffn, 1)
+    weights = [s.argument(f"layers.{layer}.w", options.dim, options.ffn, 1, "fp8.parameter")
+               for layer in range(options.layers)]
+    # On one rank the parts of a sum are the sum, under its name.
+    part = "part" if options.ranks > 1 else "y"
+    results = [s.scatter(s.linear(x, w, f"layers.{layer}.{part}"), f"layers.{layer}.y")
+               for layer, w in enumerate(weights)]
+    s.f.returns(*results, shard=s.shard(0))
+    return s.module
+
+
+def tp_stack(options: argparse.Namespace) -> Module:
+    """`@tp`: layers h = x + w2(silu(w1(n)) * w3(n)), n = LayerNorm(x), tensor and sequence parallel."""
+    s = Sharded("tp", "tp", options)
+    x = s.argument("x", options.tokens, options.dim, 0)
+    layers = []
+    for layer in range(options.layers):
+        prefix = f"layers.{layer}"
+        layers.append((norm_arguments(s, f"{prefix}."),
+                       s.argument(f"{prefix}.w1", options.ffn, options.dim, 0, "fp8.parameter"),
+                       s.argument(f"{prefix}.w3", options.ffn, options.dim, 0, "fp8.parameter"),
+                       s.argument(f"{prefix}.w2", options.dim, options.ffn, 1, "fp8.parameter")))
+    for layer, ((gain, bias), w1, w3, w2) in enumerate(layers):
+        prefix = f"layers.{layer}"
+        n = s.gather(layer_norm(s.f, x, gain, bias, f"{prefix}.ln"), f"{prefix}.ln_all")
+        act = s.swiglu(s.linear(n, w1, f"{prefix}.gate"), s.linear(n, w3, f"{prefix}.up"), prefix)
+        down = s.scatter(s.linear(act, w2, f"{prefix}.part"), f"{prefix}.down")
+        x = s.f.elementwise("arith.addf", x, down, name=f"{prefix}.out", checkpoint=layer + 1 < options.layers)
+    s.f.returns(x, shard=s.shard(0))
+    return s.module
+
+
+def fsdp_stack(options: argparse.Namespace) -> Module:
+    """`@fsdp`: the feed-forward stack with sharded weights; a rank has its share of the tokens."""
+    s = Sharded("fsdp", "fsdp", options)
+    x = s.argument("x", options.tokens, options.dim, 0)
+    shapes = (("w1", options.ffn, options.dim), ("w3", options.ffn, options.dim), ("w2", options.dim, options.ffn))
+    weights = {f"layers.{layer}.{name}": s.argument(f"layers.{layer}.{name}", rows, columns, 0, "fp8.parameter")
+               for layer in range(options.layers) for name, rows, columns in shapes}
+    for layer in range(options.layers):
+        prefix = f"layers.{layer}"
+
+        def linear(value: Value, key: str, name: str) -> Value:
+            return s.linear(value, s.gather(weights[f"{prefix}.{key}"], f"{prefix}.{key}_all"), f"{prefix}.{name}")
+
+        act = s.swiglu(linear(x, "w1", "gate"), linear(x, "w3", "up"), prefix)
+        x = s.f.elementwise("arith.addf", x, linear(act, "w2", "down"), name=f"{prefix}.out",
+                            checkpoint=layer + 1 < options.layers)
+    s.f.returns(x, shard=s.shard(0))
+    return s.module
+
+
+# Kinds that --ranks splits.
+SHARDED = ("column", "fsdp", "row", "tp")
+
 KINDS = {
     "block": (block_stack, "transformer blocks with embedding, norm and head; attention is opaque"),
+    "column": (column_stack, "LayerNorms and column-parallel linears"),
     "ffn": (ffn_stack, "feed-forward layers with residual: h = x + w2(silu(w1(x)) * w3(x))"),
+    "fsdp": (fsdp_stack, "feed-forward layers with residual, weights sharded (FSDP)"),
+    "row": (row_stack, "row-parallel linears"),
+    "tp": (tp_stack, "LayerNorm and feed-forward layers with residual, tensor and sequence parallel"),
 }
 
 
@@ -180,7 +321,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--layers", type=positive, default=4, help="number of layers (4)")
     parser.add_argument("--kind", choices=sorted(KINDS), default="ffn",
-                        help="what a layer is: feed-forward only, or a transformer block with embedding and head (ffn)")
+                        help="what a layer is: feed-forward only, a transformer block with embedding and head, or a "
+                             "layer split over ranks (ffn)")
+    parser.add_argument("--ranks", type=positive, default=1, help="ranks that a layer is split over (1)")
     parser.add_argument("--tokens", type=positive, default=16384, help="rows of the input (16384)")
     parser.add_argument("--dim", type=positive, default=4096, help="model dimension (4096)")
     parser.add_argument("--ffn", type=positive, default=14336, help="hidden dimension of the feed-forward (14336)")
@@ -195,6 +338,18 @@ def main() -> int:
     if options.tied and options.kind != "block":
         print("error: expected --kind=block with --tied: feed-forward layers have no embedding", file=sys.stderr)
         return 1
+    if options.kind in SHARDED:
+        if options.recipe == "delayed" or options.odd_layers:
+            print(f"error: expected neither the delayed recipe nor --odd-layers with --kind={options.kind}", file=sys.stderr)
+            return 1
+        for name in ("tokens", "dim", "ffn"):
+            if getattr(options, name) % (16 * options.ranks):
+                print(f"error: expected --{name} to be a multiple of 16 for each of {options.ranks} ranks, but got "
+                      f"{getattr(options, name)}", file=sys.stderr)
+                return 1
+    elif options.ranks > 1:
+        print(f"error: expected --kind to be one of {', '.join(SHARDED)} with --ranks, but got {options.kind}", file=sys.stderr)
+        return 1
     alignment = ALIGNMENT[options.recipe]
     for name in ("tokens", "dim", "ffn"):
         if getattr(options, name) % alignment:
@@ -205,9 +360,11 @@ def main() -> int:
     module = build(options)
     extra = f" --odd-layers={options.odd_layers}" if options.odd_layers else ""
     extra += " --tied" if options.tied else ""
+    extra += f" --ranks={options.ranks}" if options.ranks > 1 else ""
     print(f"// python3 examples/gen.py --layers={options.layers} --kind={options.kind} --tokens={options.tokens} "
           f"--dim={options.dim} --ffn={options.ffn} --recipe={options.recipe}{extra}")
-    print(f"// {options.layers} {what}, forward only.")
+    ranks = f" on {options.ranks} ranks" if options.ranks > 1 else ""
+    print(f"// {options.layers} {what}{ranks}, forward only.")
     print()
     print(module, end="")
     return 0

@@ -66,6 +66,9 @@ if os.path.exists(os.path.join(config.llvm_tools_dir, "clang-format")):
 # A source tree without its history cannot say which files are its own.
 if shutil.which("git") and os.path.exists(os.path.join(config.fp8_src_root, ".git")):
     config.available_features.add("git")
+# Several ranks: MPI's library is built where it was found.
+if shutil.which("mpirun") and os.path.exists(os.path.join(config.fp8_obj_root, "lib", "libfp8rt_mpi.so")):
+    config.available_features.add("mpi")
 cuda = os.environ.get("CUDA_HOME", "/usr/local/cuda")
 if os.path.exists(os.path.join(cuda, "bin", "ptxas")):
     config.available_features.add("cuda-toolkit")

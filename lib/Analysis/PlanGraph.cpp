@@ -87,7 +87,7 @@ static std::optional<NodeClass> classify(Operation *op) {
     return NodeClass::View;
   if (isa<MatmulOp>(op))
     return NodeClass::Matmul;
-  if (isa<AllGatherOp, AllGatherStartOp>(op))
+  if (getCollective(op))
     return NodeClass::Collective;
   if (isa<OpaqueOp>(op))
     return NodeClass::Opaque;
@@ -187,7 +187,7 @@ static Chain getChain(Operation *op) {
     return kernel.getKind() == KernelKind::Collective ? Chain::Communicator
            : kernel.getKind() == KernelKind::State    ? Chain::State
                                                       : Chain::None;
-  if (isa<AllGatherOp, AllGatherStartOp, WaitOp>(op))
+  if (isa<WaitOp>(op) || getCollective(op))
     return Chain::Communicator;
   return isa<PushAmaxOp, UpdateScaleOp>(op) ? Chain::State : Chain::None;
 }

@@ -302,6 +302,36 @@ static std::vector<int> scheduleLate(const KernelGraph &graph) {
   return order;
 }
 
+static bool hasCollectives(const KernelGraph &graph) {
+  return llvm::any_of(graph.kernels, [&](const KernelNode &kernel) {
+    return llvm::any_of(kernel.members, [&](int member) {
+      return graph.program->node(graph.program->instances[member]).chain ==
+             Chain::Communicator;
+    });
+  });
+}
+
+/// Gives the forward region of `order` the late order where that has a lower
+/// peak there: an order by memory is content below the peak of backward, and
+/// would gather the weights of many layers at once.
+static void lowerForward(const KernelGraph &graph, std::vector<int> &order,
+                         PeakInfo &info) {
+  auto forwardPeak = [&](const PeakInfo &of) {
+    return graph.firstBackward == 0
+               ? 0
+               : *std::max_element(of.live.begin(),
+                                   of.live.begin() + graph.firstBackward);
+  };
+  std::vector<int> mixed = scheduleLate(graph);
+  std::copy(order.begin() + graph.firstBackward, order.end(),
+            mixed.begin() + graph.firstBackward);
+  PeakInfo other = simulate(graph, mixed);
+  if (other.peak > info.peak || forwardPeak(other) >= forwardPeak(info))
+    return;
+  order = std::move(mixed);
+  info = std::move(other);
+}
+
 std::pair<std::vector<int>, PeakInfo>
 mlir::fp8::scheduleRoughly(const KernelGraph &graph) {
   std::vector<int> best(graph.kernels.size());
@@ -314,6 +344,8 @@ mlir::fp8::scheduleRoughly(const KernelGraph &graph) {
       lowest = std::move(info);
       best = std::move(order);
     }
+  if (hasCollectives(graph))
+    lowerForward(graph, best, lowest);
   return {std::move(best), std::move(lowest)};
 }
 

@@ -140,18 +140,29 @@ OpCost linearCost(OpT op) {
   return cost;
 }
 
-/// A gather receives what the shard does not hold; it may run again since all
-/// ranks run the same plan.
+/// What a rank receives of the others: all parts of the result but its own,
+/// with a reduction to one place the same, and with an all-reduce both. May run
+/// again since all ranks run the same plan.
 template <typename OpT>
-OpCost gatherCost(OpT op) {
+OpCost collectiveCost(OpT op) {
   OpCost cost = getTraffic(op);
-  cost.bytesSent =
-      getByteSize(op.getResult().getType()) - getByteSize(op.getX().getType());
+  Collective collective = *getCollective(op);
+  int64_t size = collective.getSize();
+  int64_t bytes = std::max(getByteSize(collective.x.getType()),
+                           getByteSize(collective.result.getType()));
+  // Whole bytes: a part of an odd tensor counts as the largest one.
+  int64_t others = bytes - bytes / size;
+  cost.bytesSent = size == 1                                        ? 0
+                   : collective.kind == Collective::Kind::AllReduce ? 2 * others
+                                                                    : others;
+  if (collective.reduce)
+    cost.flopsF32 =
+        getElements(collective.x) - getElements(collective.x) / size;
   cost.recompute = Recompute::Priced;
   return cost;
 }
 
-/// All of a gather's work stands at its start.
+/// All of a collective's work stands at its start.
 OpCost waitCost(WaitOp) {
   OpCost cost;
   cost.recompute = Recompute::Priced;
@@ -203,6 +214,12 @@ void attachFree(MLIRContext &context) {
   (OpTs::template attachInterface<Model<OpTs, freeCost<OpTs>>>(context), ...);
 }
 
+template <typename... OpTs>
+void attachCollectives(MLIRContext &context) {
+  (OpTs::template attachInterface<Model<OpTs, collectiveCost<OpTs>>>(context),
+   ...);
+}
+
 } // namespace
 
 void mlir::fp8::registerCostExternalModels(DialectRegistry &registry) {
@@ -242,10 +259,9 @@ void mlir::fp8::registerCostExternalModels(DialectRegistry &registry) {
         Model<LinearDgradOp, linearCost<LinearDgradOp>>>(*context);
     LinearWgradOp::attachInterface<
         Model<LinearWgradOp, linearCost<LinearWgradOp>>>(*context);
-    AllGatherOp::attachInterface<Model<AllGatherOp, gatherCost<AllGatherOp>>>(
-        *context);
-    AllGatherStartOp::attachInterface<
-        Model<AllGatherStartOp, gatherCost<AllGatherStartOp>>>(*context);
+    attachCollectives<AllGatherOp, AllGatherStartOp, ReduceScatterOp,
+                      ReduceScatterStartOp, AllReduceOp, AllReduceStartOp,
+                      AllToAllOp, AllToAllStartOp>(*context);
     WaitOp::attachInterface<Model<WaitOp, waitCost>>(*context);
     OpaqueOp::attachInterface<Model<OpaqueOp, opaqueCost>>(*context);
     PushAmaxOp::attachInterface<Model<PushAmaxOp, pushAmaxCost>>(*context);

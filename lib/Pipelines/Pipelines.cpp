@@ -53,6 +53,9 @@ static void addJointPasses(OpPassManager &manager,
   manager.addPass(createFP8SetTargetPass(targetOptions));
   manager.addPass(createFP8BuildBackwardPass());
   manager.addPass(createFP8ExpandRecipesPass());
+  FP8CastBeforeGatherPassOptions gatherOptions;
+  gatherOptions.gathers = options.gathers;
+  manager.addPass(createFP8CastBeforeGatherPass(gatherOptions));
   manager.addPass(createFP8LegalizeLayoutsPass());
   if (options.microbatches != 1) {
     FP8CastWeightsOncePassOptions castOptions;
@@ -86,6 +89,10 @@ static void addPlanningPasses(OpPassManager &manager,
   formOptions.fuse = options.fuse;
   manager.addPass(createFP8FormKernelsPass(formOptions));
   manager.addPass(createFP8SchedulePass());
+  FP8OverlapPassOptions overlapOptions;
+  overlapOptions.budget = options.budget;
+  overlapOptions.overlap = options.overlap;
+  manager.addPass(createFP8OverlapPass(overlapOptions));
   manager.addPass(createFP8InsertFreesPass());
   manager.addPass(createFP8ReserveWorkspacePass());
 }

@@ -146,18 +146,21 @@ void Differentiation::addTangents() {
   auto returnOp =
       cast<func::ReturnOp>(function.getBody().front().getTerminator());
   MLIRContext *context = function.getContext();
-  auto mark = DictionaryAttr::get(
-      context, NamedAttribute(StringAttr::get(context, kTangentAttr),
-                              UnitAttr::get(context)));
   for (OpOperand &use : returnOp->getOpOperands()) {
     if (!isDifferentiable(use.get().getType()))
       continue;
     std::string name = "d_" + signature.results[use.getOperandNumber()].name;
     unsigned index = function.getNumArguments();
+    // A rank that has a part of a result has that part of its gradient.
+    NamedAttrList marks;
+    marks.set(kTangentAttr, UnitAttr::get(context));
+    if (Attribute shard =
+            function.getResultAttr(use.getOperandNumber(), kShardAttr))
+      marks.set(kShardAttr, shard);
     // Cannot fail: the function has no callers, and arguments may be appended
     // to any function.
     (void)function.insertArgument(
-        index, use.get().getType(), mark,
+        index, use.get().getType(), marks.getDictionary(context),
         NameLoc::get(StringAttr::get(context, name), use.get().getLoc()));
     if (active.contains(use.get()))
       contribute(use, function.getArgument(index));
@@ -312,6 +315,9 @@ LogicalResult Differentiation::run() {
   for (BlockArgument argument : wanted) {
     unsigned index = function.getNumResults();
     (void)function.insertResult(index, argument.getType(), DictionaryAttr());
+    if (Attribute shard =
+            function.getArgAttr(argument.getArgNumber(), kShardAttr))
+      function.setResultAttr(index, kShardAttr, shard);
     setResultName(function, index,
                   "d_" + signature.arguments[argument.getArgNumber()].name);
   }

@@ -58,11 +58,14 @@ class Function(Ops):
 
     # Arguments and results.
 
-    def argument(self, name: str, type: TensorType, *marks: str) -> Value:
+    def argument(self, name: str, type: TensorType, *marks: str, shard: Optional[Sequence[str]] = None) -> Value:
         """Appends an argument. `marks` are unit attributes: `fp8.parameter`, `fp8.tangent`, `fp8.state`, `fp8.donated`,
-        `fp8.frozen`."""
+        `fp8.frozen`. `shard` names, for each dimension, the grid axis along which the ranks hold parts of it, or ""."""
         value = self._value(name, type, self._body)
-        attributes = f" {dictionary(dict.fromkeys(marks))}" if marks else ""
+        entries: Dict[str, Any] = dict.fromkeys(marks)
+        if shard:
+            entries["fp8.shard"] = list(shard)
+        attributes = f" {dictionary(entries)}" if entries else ""
         self._argument_text.append(f"{value}: {type}{attributes} {self._location(value.name)}")
         self.arguments.append(value)
         return value
@@ -81,9 +84,9 @@ class Function(Ops):
         return state
 
     def returns(self, *results: Value, placement: Optional[str] = None,
-                names: Optional[Sequence[str]] = None) -> None:
+                names: Optional[Sequence[str]] = None, shard: Optional[Sequence[str]] = None) -> None:
         """Ends the function. `placement`, `arena` or `caller`, says where results lie (None leaves the default);
-        `names` gives them other names than those of the values."""
+        `names` gives them other names than those of the values; `shard` is as for arguments, the same for all."""
         if self.results:
             raise ValueError(f"function '{self.name}' has returned already")
         if not results:
@@ -95,6 +98,8 @@ class Function(Ops):
             attributes = {"fp8.name": names[index]} if names is not None else {}
             if placement:
                 attributes["fp8.placement"] = placement
+            if shard:
+                attributes["fp8.shard"] = list(shard)
             self._result_text.append(f"{value.type}{f' {dictionary(attributes)}' if attributes else ''}")
         types = ", ".join(str(value.type) for value in used)
         self._region.lines.append(Op(f"return {_join(used)}", f": {types}", {}, self._location(None)))

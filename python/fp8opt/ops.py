@@ -50,6 +50,22 @@ class Ops(ABC):
         type = x.type.with_shape(shape)
         return self._one(name, type, f"fp8.all_gather {x} axis = {quoted(axis)} dim = {dim}", f": {x.type} -> {type}")
 
+    def reduce_scatter(self, x: Value, axis: str, size: int, dim: int = 0, kind: str = "sum",
+                       name: str = "reduce_scatter") -> Value:
+        """The sum (or `max`) over the `size` ranks along grid axis `axis`, of which each keeps its part along `dim`."""
+        x = self._use(x)
+        _check_axes(x, [dim])
+        if x.shape[dim] % size:
+            raise ValueError(f"expected dimension {dim} to be a multiple of {size}, but got {x.shape[dim]}")
+        type = x.type.with_shape([extent // size if index == dim else extent for index, extent in enumerate(x.shape)])
+        return self._one(name, type, f"fp8.reduce_scatter {kind} {x} axis = {quoted(axis)} dim = {dim}",
+                         f": {x.type} -> {type}")
+
+    def all_reduce(self, x: Value, axis: str, kind: str = "sum", name: str = "all_reduce") -> Value:
+        """The sum (or `max`) over the ranks along grid axis `axis`, for all of them."""
+        x = self._use(x)
+        return self._one(name, x.type, f"fp8.all_reduce {kind} {x} axis = {quoted(axis)}", f": {x.type} -> {x.type}")
+
     def amax(self, x: Value, group: Sequence[int], name: str = "amax") -> Value:
         """The largest |x| of each group, f32; a group entry of 0 is the whole dimension."""
         x = self._use(x)

@@ -12,8 +12,10 @@
 
 #include "fp8rt.h"
 
+#include "OpenRanks.h"
 #include "Runner.h"
 
+#include <cstring>
 #include <new>
 
 using namespace fp8rt;
@@ -29,6 +31,9 @@ struct fp8rt_runner {
   const Function *function;
   /// The last run's, read when it is first asked for.
   std::optional<std::vector<LedgerEntry>> ledger;
+};
+struct fp8rt_ranks {
+  std::unique_ptr<Communicator> communicator;
 };
 struct fp8rt_event {
   std::unique_ptr<Event> event;
@@ -311,10 +316,18 @@ int fp8rt_fill_argument(fp8rt_program *program, size_t index, size_t position,
       return false;
     }
     const Argument &argument = function->arguments[position];
-    InputFill fill{
-        argument.dtype, argument.bytes / dtypeBytes(argument.dtype),
-        argument.init, static_cast<float>(argument.initScale),
-        inputKey(argument.name, argument.role, seed, step, microbatch)};
+    uint64_t key =
+        inputKey(argument.name, argument.role, seed, step, microbatch);
+    if (!argument.shard.empty()) {
+      std::vector<unsigned char> part = makeShard(
+          argument, program->program->manifest.grid,
+          program->program->ranks ? program->program->ranks->rank() : 0, key);
+      return program->program->backend->synchronize(stream, message) &&
+             program->program->backend->upload(data, part.data(), part.size(),
+                                               message);
+    }
+    InputFill fill{argument.dtype, argument.bytes / dtypeBytes(argument.dtype),
+                   argument.init, static_cast<float>(argument.initScale), key};
     return program->program->backend->fillInput(data, fill, stream, message);
   });
 }
@@ -375,6 +388,102 @@ int fp8rt_elapsed(const fp8rt_event *start, const fp8rt_event *end,
                   double *milliseconds, fp8rt_error **error) {
   return status(error, [&](std::string &message) {
     return end->event->elapsed(*start->event, *milliseconds, message);
+  });
+}
+
+int fp8rt_open_ranks(uint64_t timeout_ms, fp8rt_ranks **ranks,
+                     fp8rt_error **error) {
+  *ranks = nullptr;
+  return status(error, [&](std::string &message) {
+    std::unique_ptr<Communicator> opened;
+    if (!openRanks(timeout_ms, opened, message))
+      return false;
+    if (opened)
+      *ranks = new fp8rt_ranks{std::move(opened)};
+    return true;
+  });
+}
+
+int fp8rt_rank(const fp8rt_ranks *ranks) { return ranks->communicator->rank(); }
+
+int fp8rt_rank_count(const fp8rt_ranks *ranks) {
+  return ranks->communicator->size();
+}
+
+int fp8rt_broadcast(fp8rt_ranks *ranks, void *data, size_t size,
+                    fp8rt_error **error) {
+  return status(error, [&](std::string &message) {
+    std::string bytes;
+    if (fp8rt_rank(ranks) == 0)
+      bytes.assign(static_cast<const char *>(data), size);
+    if (!ranks->communicator->broadcast(bytes, message))
+      return false;
+    std::memcpy(data, bytes.data(), std::min(size, bytes.size()));
+    return true;
+  });
+}
+
+static bool copyAll(const std::vector<std::string> &entries, size_t size,
+                    void *all) {
+  for (size_t rank = 0; rank < entries.size(); ++rank)
+    std::memcpy(static_cast<char *>(all) + rank * size, entries[rank].data(),
+                std::min(size, entries[rank].size()));
+  return true;
+}
+
+int fp8rt_all_gather(fp8rt_ranks *ranks, const void *data, size_t size,
+                     void *all, fp8rt_error **error) {
+  return status(error, [&](std::string &message) {
+    std::vector<std::string> entries;
+    return ranks->communicator->allGather(
+               {static_cast<const char *>(data), size}, entries, message) &&
+           copyAll(entries, size, all);
+  });
+}
+
+int fp8rt_gather(fp8rt_ranks *ranks, const void *data, size_t size, void *all,
+                 fp8rt_error **error) {
+  return status(error, [&](std::string &message) {
+    std::vector<std::string> entries;
+    return ranks->communicator->gather({static_cast<const char *>(data), size},
+                                       entries, message) &&
+           copyAll(entries, size, all);
+  });
+}
+
+void fp8rt_delay_collective(fp8rt_ranks *ranks, int64_t number,
+                            uint64_t milliseconds) {
+  ranks->communicator->delay(number, Communicator::Milliseconds(milliseconds));
+}
+
+int fp8rt_close_ranks(fp8rt_ranks *ranks, fp8rt_error **error) {
+  int code = status(error, [&](std::string &message) {
+    return ranks->communicator->close(message);
+  });
+  delete ranks;
+  return code;
+}
+
+void fp8rt_abandon_ranks(fp8rt_ranks *ranks, const char *reason) {
+  guarded(nullptr, [&] {
+    ranks->communicator->fail(reason);
+    return 0;
+  });
+  delete ranks;
+}
+
+int64_t fp8rt_get_rank_count(const fp8rt_program *program) {
+  return program->program->manifest.rankCount();
+}
+
+int fp8rt_set_ranks(fp8rt_program *program, fp8rt_ranks *ranks,
+                    fp8rt_error **error) {
+  return status(error, [&](std::string &message) {
+    int count = ranks ? fp8rt_rank_count(ranks) : 1;
+    if (!checkRankCount(program->program->manifest, count, message))
+      return false;
+    program->program->ranks = ranks ? ranks->communicator.get() : nullptr;
+    return true;
   });
 }
 

@@ -35,8 +35,10 @@ CommandWork fp8rt::workOf(const Command &command) {
   switch (command.op) {
   case CommandOp::Alloc:
   case CommandOp::Free:
+  case CommandOp::Wait: // Its work is its collective's.
     return {};
   case CommandOp::Launch:
+  case CommandOp::Collective:
     return command.work;
   case CommandOp::Gemm:
     return gemmWork(command.gemm);

@@ -182,6 +182,13 @@ public:
       return false;
     if (count == 0)
       return functions.fail("expected at least one function");
+    if (root.has("grid") &&
+        !readList(root.at("grid"), manifest.grid, &Reader::readAxis))
+      return false;
+    int64_t ranks = 1;
+    for (const GridAxis &axis : manifest.grid)
+      if (__builtin_mul_overflow(ranks, axis.size, &ranks) || ranks > INT32_MAX)
+        return root.at("grid").fail("expected fewer than 2^31 ranks");
     manifest.functions.resize(count);
     for (size_t i = 0; i < count; ++i)
       if (!readFunction(functions.item(i), manifest.functions[i]))
@@ -202,8 +209,16 @@ private:
     return true;
   }
 
+  bool readAxis(const Node &node, GridAxis &out) {
+    return node.at("name").string(out.name) &&
+           node.at("size").integer(out.size, 1);
+  }
+
+  bool readName(const Node &node, std::string &out) { return node.string(out); }
+
   bool readFunction(const Node &node, Function &out) {
     function = &out;
+    starts.clear();
     return node.at("name").string(out.name) &&
            node.at("peak_bytes").bytes(out.peakBytes) &&
            node.at("arena_bytes").bytes(out.arenaBytes) &&
@@ -226,8 +241,14 @@ private:
     if (node.has("init") &&
         !node.at("init").choice(out.init, {"normal", "zero", "one"}))
       return false;
-    return !node.has("init_scale") ||
-           node.at("init_scale").number(out.initScale);
+    if (node.has("init_scale") && !node.at("init_scale").number(out.initScale))
+      return false;
+    if (!node.has("shard"))
+      return true;
+    if (!readList(node.at("shard"), out.shard, &Reader::readName))
+      return false;
+    return out.shard.size() == out.shape.size() ||
+           node.at("shard").fail("expected one axis a dimension");
   }
 
   bool readBuffer(const Node &node, Buffer &out) {
@@ -282,8 +303,8 @@ private:
   }
 
   bool readCommand(const Node &node, Command &out) {
-    if (!node.at("op").choice(
-            out.op, {"alloc", "free", "launch", "gemm", "copy", "fill"}))
+    if (!node.at("op").choice(out.op, {"alloc", "free", "launch", "gemm",
+                                       "copy", "fill", "collective", "wait"}))
       return false;
     if (out.op == CommandOp::Alloc || out.op == CommandOp::Free) {
       int64_t index = 0;
@@ -313,6 +334,10 @@ private:
              node.at("bytes").bytes(out.bytes);
     case CommandOp::Fill:
       return readFill(node, out);
+    case CommandOp::Collective:
+      return readCollective(node, out);
+    case CommandOp::Wait:
+      return readWait(node, out);
     }
     return true;
   }
@@ -336,6 +361,65 @@ private:
       out.writes.push_back(static_cast<uint32_t>(i));
       out.fillBytes.push_back(static_cast<uint64_t>(sizes[i]));
     }
+    return true;
+  }
+
+  bool readCollective(const Node &node, Command &out) {
+    CollectiveCommand &collective = out.collective;
+    Node source = node.at("src");
+    out.refs.resize(2);
+    out.writes = {1};
+    if (!node.at("axis").string(collective.axis) ||
+        !node.at("dtype").dtype(collective.dtype) ||
+        !node.at("shape").integers(collective.shape, 1) ||
+        !readRef(source, out.refs[0]) ||
+        !readRef(node.at("dst"), out.refs[1]) ||
+        !source.at("offset").integer(collective.offset, 0) ||
+        !source.at("strides").integers(collective.strides, 0))
+      return false;
+    auto rank = static_cast<int64_t>(collective.shape.size());
+    if (collective.strides.size() != collective.shape.size())
+      return source.at("strides").fail("expected one stride a dimension");
+    if ((node.has("split") &&
+         !node.at("split").integer(collective.split, 0, rank - 1)) ||
+        (node.has("concat") &&
+         !node.at("concat").integer(collective.concat, 0, rank - 1)) ||
+        (node.has("ticket") &&
+         !node.at("ticket").integer(collective.ticket, 0)))
+      return false;
+    if (node.has("reduce") &&
+        !node.at("reduce").choice(collective.reduce.emplace(), {"sum", "max"}))
+      return false;
+    DType acc = DType::F32;
+    if (node.has("acc") && !node.at("acc").dtype(acc))
+      return false;
+    collective.sumsInBF16 = acc == DType::BF16;
+    if (collective.reduce.has_value() == (collective.concat >= 0))
+      return node.fail("expected either 'reduce' or 'concat'");
+    auto bytesOf = [&](Ref ref) {
+      return ref.isArgument ? function->arguments[ref.index].bytes
+                            : function->buffers[ref.index].bytes;
+    };
+    out.work.bytes = bytesOf(out.refs[0]) + bytesOf(out.refs[1]);
+    if (collective.ticket >= 0)
+      starts.emplace_back(collective.ticket, out.refs);
+    return true;
+  }
+
+  /// A wait has the storage of its start.
+  bool readWait(const Node &node, Command &out) {
+    int64_t ticket = 0;
+    if (!node.at("ticket").integer(ticket, 0))
+      return false;
+    for (const auto &[number, refs] : starts)
+      if (number == ticket)
+        out.refs = refs;
+    if (out.refs.empty())
+      return node.at("ticket").fail("expected the number of a collective that "
+                                    "was started before, but got " +
+                                    std::to_string(ticket));
+    out.collective.ticket = ticket;
+    out.writes = {1};
     return true;
   }
 
@@ -407,6 +491,8 @@ private:
   }
 
   Function *function = nullptr;
+  /// Tickets of the function and the storage of their collectives.
+  std::vector<std::pair<int64_t, std::vector<Ref>>> starts;
 };
 
 } // namespace
@@ -425,6 +511,10 @@ const char *fp8rt::commandOpName(CommandOp op) {
     return "copy";
   case CommandOp::Fill:
     return "fill";
+  case CommandOp::Collective:
+    return "collective";
+  case CommandOp::Wait:
+    return "wait";
   }
   return "unknown";
 }
@@ -460,7 +550,7 @@ bool fp8rt::checkManifest(Manifest &manifest, std::string &error) {
         error = "manifest: two functions are called '" + function.name + "'";
         return false;
       }
-    if (!checkFunction(function, manifest.isCuda(), error)) {
+    if (!checkFunction(function, manifest, error)) {
       error = "manifest: function '" + function.name + "': " + error;
       return false;
     }

@@ -33,6 +33,12 @@ struct Ref {
   uint32_t index = 0;
 };
 
+/// One axis of the grid of ranks.
+struct GridAxis {
+  std::string name;
+  int64_t size = 1;
+};
+
 struct Argument {
   std::string name;
   DType dtype = DType::F32;
@@ -41,6 +47,9 @@ struct Argument {
   Role role = Role::Input;
   Init init = Init::Normal;
   double initScale = 1.0;
+  /// Per dimension the axis of the grid along which ranks hold parts of it, or
+  /// an empty name; empty where every rank has the same.
+  std::vector<std::string> shard;
 };
 
 /// A result: a strided view (in elements) of its root.
@@ -90,6 +99,28 @@ struct GemmCommand {
   Ref workspace;
 };
 
+enum class ReduceKind { Sum, Max };
+
+/// What a rank does with the others along one axis (Exchange.h). Sizes and
+/// strides are in elements.
+struct CollectiveCommand {
+  std::string axis;
+  DType dtype = DType::F32;
+  /// Of the source, which is a view; the target is dense.
+  std::vector<int64_t> shape, strides;
+  int64_t offset = 0;
+  /// The dimension of the source that is cut into a part for each rank, and the
+  /// one of the target along which the parts that arrive are joined; -1 for
+  /// none.
+  int64_t split = -1, concat = -1;
+  /// How the parts become one where they are not joined.
+  std::optional<ReduceKind> reduce;
+  bool sumsInBF16 = false;
+  /// For one that is started here and waited for later: the number that its
+  /// wait has too; else -1.
+  int64_t ticket = -1;
+};
+
 /// How a kernel is launched on a GPU; the CPU's kernels have none.
 struct LaunchGeometry {
   uint32_t grid[3] = {1, 1, 1};
@@ -98,7 +129,16 @@ struct LaunchGeometry {
   uint32_t shared = 0;
 };
 
-enum class CommandOp { Alloc, Free, Launch, Gemm, Copy, Fill };
+enum class CommandOp {
+  Alloc,
+  Free,
+  Launch,
+  Gemm,
+  Copy,
+  Fill,
+  Collective,
+  Wait
+};
 
 /// What a command moves and computes, for rates. Workspaces do not count.
 struct CommandWork {
@@ -108,8 +148,8 @@ struct CommandWork {
 
 /// One command. `refs` lists all storage it touches, in a fixed order (a
 /// launch: its arguments; a gemm: a, b, d, workspace, then c, scale_a, scale_b
-/// where present; a copy: src, dst; a fill: all it sets to zero); `writes` are
-/// positions in `refs`.
+/// where present; a copy, a collective and its wait: src, dst; a fill: all it
+/// sets to zero); `writes` are positions in `refs`.
 struct Command {
   CommandOp op = CommandOp::Alloc;
   std::string name;
@@ -120,9 +160,10 @@ struct Command {
   std::vector<Ref> refs;                  // launch, gemm, copy, fill
   std::vector<uint32_t> writes;
   GemmCommand gemm;                // gemm
+  CollectiveCommand collective;    // collective; of a wait its ticket
   uint64_t bytes = 0;              // copy
   std::vector<uint64_t> fillBytes; // fill: of each ref, from its start
-  CommandWork work;                // launch
+  CommandWork work;                // launch, collective
 };
 
 struct Function {
@@ -139,7 +180,18 @@ struct Function {
 struct Manifest {
   std::string compiler;
   std::string target;
+  /// The ranks, the last axis the one along which neighbours differ; empty for
+  /// one rank.
+  std::vector<GridAxis> grid;
   std::vector<Function> functions;
+
+  /// The number of ranks.
+  int64_t rankCount() const {
+    int64_t ranks = 1;
+    for (const GridAxis &axis : grid)
+      ranks *= axis.size;
+    return ranks;
+  }
 
   /// Whether the target is a GPU; every target but "cpu" is.
   bool isCuda() const { return target != "cpu"; }

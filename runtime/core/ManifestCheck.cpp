@@ -19,6 +19,7 @@
 #include "fp8rt/CudaGemm.h"
 
 #include <algorithm>
+#include <map>
 
 using namespace fp8rt;
 
@@ -38,8 +39,9 @@ std::optional<int64_t> advance(int64_t value, int64_t count, int64_t stride) {
 
 class Checker {
 public:
-  Checker(Function &function, bool isCuda, std::string &error)
-      : function(function), isCuda(isCuda), error(error) {}
+  Checker(Function &function, const Manifest &manifest, std::string &error)
+      : function(function), manifest(manifest), isCuda(manifest.isCuda()),
+        error(error) {}
 
   bool run() {
     return checkArguments() && checkBuffers() && checkResults() &&
@@ -69,6 +71,10 @@ private:
       for (int64_t size : argument.shape)
         if (bytes)
           bytes = advance(0, *bytes, size);
+      for (const std::string &axis : argument.shard)
+        if (!axis.empty() && !axisOf(axis))
+          return fail("argument '" + argument.name +
+                      "': the grid has no axis '" + axis + "'");
       if (!bytes || static_cast<uint64_t>(*bytes) != argument.bytes)
         return fail("argument '" + argument.name + "': expected " +
                     (bytes ? std::to_string(*bytes) : "fewer") +
@@ -293,9 +299,103 @@ private:
     return true;
   }
 
+  const GridAxis *axisOf(const std::string &name) const {
+    for (const GridAxis &axis : manifest.grid)
+      if (axis.name == name)
+        return &axis;
+    return nullptr;
+  }
+
+  bool checkCollective(const Command &command) {
+    const CollectiveCommand &collective = command.collective;
+    std::string what = describe(command);
+    const GridAxis *axis = axisOf(collective.axis);
+    if (!axis)
+      return fail(what + ": the grid has no axis '" + collective.axis + "'");
+    if (collective.reduce && collective.dtype != DType::F32 &&
+        collective.dtype != DType::BF16)
+      return fail(what + ": expected bf16 or f32 to reduce, but got " +
+                  dtypeName(collective.dtype));
+    std::vector<std::pair<int64_t, int64_t>> source;
+    std::vector<int64_t> target = collective.shape;
+    for (size_t d = 0; d < collective.shape.size(); ++d)
+      source.emplace_back(collective.shape[d], collective.strides[d]);
+    if (collective.split >= 0) {
+      int64_t &size = target[static_cast<size_t>(collective.split)];
+      if (size % axis->size != 0)
+        return fail(what + ": expected a dimension of a multiple of " +
+                    std::to_string(axis->size) + ", but got " +
+                    std::to_string(size));
+      size /= axis->size;
+    }
+    if (collective.concat >= 0) {
+      int64_t &size = target[static_cast<size_t>(collective.concat)];
+      if (__builtin_mul_overflow(size, axis->size, &size))
+        return fail(what + ": its result is too large");
+    }
+    std::optional<int64_t> bytes =
+        static_cast<int64_t>(dtypeBytes(collective.dtype));
+    for (int64_t size : target)
+      if (bytes)
+        bytes = advance(0, *bytes, size);
+    if (!bytes || static_cast<uint64_t>(*bytes) != bytesOf(command.refs[1]))
+      return fail(what + ": expected a result of " +
+                  (bytes ? std::to_string(*bytes) : "fewer") + " bytes, but " +
+                  nameOf(command.refs[1]) + " has " +
+                  std::to_string(bytesOf(command.refs[1])));
+    if (same(command.refs[0], command.refs[1]))
+      return fail(what + ": source and result are one storage, " +
+                  nameOf(command.refs[0]));
+    if (!checkView(what + ": src", command.refs[0],
+                   dtypeBytes(collective.dtype), collective.offset, source))
+      return false;
+    if (collective.ticket >= 0 &&
+        !inFlight.emplace(collective.ticket, command.refs).second)
+      return fail(what + ": the ticket " + std::to_string(collective.ticket) +
+                  " is in use");
+    return true;
+  }
+
+  bool checkWait(const Command &command) {
+    if (inFlight.erase(command.collective.ticket))
+      return true;
+    return fail(describe(command) + ": no collective with the ticket " +
+                std::to_string(command.collective.ticket) + " is under way");
+  }
+
+  /// What a collective under way uses is neither freed nor written, and its
+  /// result not read.
+  bool checkInFlight(const Command &command) {
+    for (const auto &[ticket, refs] : inFlight) {
+      if (command.op == CommandOp::Wait && command.collective.ticket == ticket)
+        continue;
+      if (command.op == CommandOp::Free || command.op == CommandOp::Alloc) {
+        for (Ref ref : refs)
+          if (!ref.isArgument && ref.index == command.buffer)
+            return fail(nameOf(ref) +
+                        " is freed before the wait for a collective that uses "
+                        "it");
+        continue;
+      }
+      for (size_t i = 0; i < command.refs.size(); ++i) {
+        bool writes = std::count(command.writes.begin(), command.writes.end(),
+                                 static_cast<uint32_t>(i)) > 0;
+        if (same(command.refs[i], refs[1]) ||
+            (writes && same(command.refs[i], refs[0])))
+          return fail(describe(command) + " uses " + nameOf(command.refs[i]) +
+                      " before the wait for a collective that " +
+                      (same(command.refs[i], refs[1]) ? "writes" : "reads") +
+                      " it");
+      }
+    }
+    return true;
+  }
+
   bool checkCommands() {
     std::vector<bool> allocated(function.buffers.size());
     for (const Command &command : function.commands) {
+      if (!checkInFlight(command))
+        return false;
       if (command.op == CommandOp::Alloc || command.op == CommandOp::Free) {
         bool isFree = command.op == CommandOp::Free;
         const Buffer &buffer = function.buffers[command.buffer];
@@ -324,7 +424,9 @@ private:
       }
       if ((command.op == CommandOp::Gemm && !checkGemm(command)) ||
           (command.op == CommandOp::Launch && !checkLaunch(command)) ||
-          (command.op == CommandOp::Fill && !checkFill(command)))
+          (command.op == CommandOp::Fill && !checkFill(command)) ||
+          (command.op == CommandOp::Collective && !checkCollective(command)) ||
+          (command.op == CommandOp::Wait && !checkWait(command)))
         return false;
       if (command.op == CommandOp::Copy)
         for (Ref ref : command.refs)
@@ -333,6 +435,10 @@ private:
                         std::to_string(command.bytes) + " bytes, but " +
                         nameOf(ref) + " has " + std::to_string(bytesOf(ref)));
     }
+    if (!inFlight.empty())
+      return fail("the collective with the ticket " +
+                  std::to_string(inFlight.begin()->first) +
+                  " is never waited for");
     for (const Result &result : function.results)
       if (!result.ref.isArgument && !allocated[result.ref.index])
         return fail("result '" + result.name + "' reads " + nameOf(result.ref) +
@@ -341,12 +447,16 @@ private:
   }
 
   Function &function;
+  const Manifest &manifest;
   bool isCuda;
+  /// Collectives that are under way: ticket and storage.
+  std::map<int64_t, std::vector<Ref>> inFlight;
   std::string &error;
 };
 
 } // namespace
 
-bool fp8rt::checkFunction(Function &function, bool isCuda, std::string &error) {
-  return Checker(function, isCuda, error).run();
+bool fp8rt::checkFunction(Function &function, const Manifest &manifest,
+                          std::string &error) {
+  return Checker(function, manifest, error).run();
 }

@@ -20,10 +20,12 @@
 namespace fp8rt {
 
 /// Checks bounds of buffers and views, types of operands, launch geometries
-/// (on a GPU: `isCuda`), write permissions and that buffers are used between
-/// their alloc and their free. Marks the buffers that results read
+/// (on a GPU), write permissions, that buffers are used between their alloc and
+/// their free, and that collectives name axes of the grid and are waited for.
+/// Marks the buffers that results read
 /// (`Buffer::isResult`). Sets `error` on failure.
-bool checkFunction(Function &function, bool isCuda, std::string &error);
+bool checkFunction(Function &function, const Manifest &manifest,
+                   std::string &error);
 
 } // namespace fp8rt
 

@@ -14,6 +14,7 @@
 #include "Runner.h"
 
 #include "CpuBackend.h"
+#include "OpenRanks.h"
 #ifdef FP8RT_HAVE_CUDA
 #include "CudaBackend.h"
 #endif
@@ -111,6 +112,7 @@ bool Runner::prepare(std::string &error) {
     return false;
   }
   tasks.resize(function.commands.size());
+  exchanges.resize(function.commands.size());
   argumentData.resize(function.arguments.size());
   bufferData.resize(function.buffers.size());
   size_t most = 0;
@@ -119,6 +121,13 @@ bool Runner::prepare(std::string &error) {
     if (movesStorage(command))
       continue;
     most = std::max(most, command.refs.size());
+    if (command.op == CommandOp::Wait)
+      continue;
+    if (command.op == CommandOp::Collective) {
+      if (!prepareCollective(i, error))
+        return false;
+      continue;
+    }
     tasks[i] = program.backend->prepare(command, function, error);
     if (!tasks[i]) {
       error = describe(command) + ": " + error;
@@ -142,6 +151,62 @@ bool Runner::prepare(std::string &error) {
   watcher = Watcher::create(function, *program.backend, *memory, options.poison,
                             error);
   return watcher != nullptr;
+}
+
+bool Runner::prepareCollective(size_t index, std::string &error) {
+  const Command &command = function.commands[index];
+  int rank = program.ranks ? program.ranks->rank() : 0;
+  int count = program.ranks ? program.ranks->size() : 1;
+  if (program.manifest.isCuda()) {
+    error = describe(command) + ": collectives run on the CPU only so far";
+    return false;
+  }
+  if (!checkRankCount(program.manifest, count, error))
+    return false;
+  std::vector<int> group =
+      groupOf(program.manifest.grid, command.collective.axis, rank);
+  size_t member = static_cast<size_t>(
+      std::find(group.begin(), group.end(), rank) - group.begin());
+  exchanges[index] =
+      std::make_unique<Exchange>(command.collective, std::move(group), member);
+  return true;
+}
+
+bool Runner::startCollective(size_t index, std::string &error) {
+  const Command &command = function.commands[index];
+  Started entry{exchanges[index].get(), addressOf(command.refs[0]),
+                addressOf(command.refs[1]), nullptr};
+  int64_t ticket = command.collective.ticket;
+  if (program.ranks && (ticket < 0 || !watcher))
+    entry.job =
+        program.ranks->start(*entry.exchange, entry.source, entry.target);
+  if (ticket >= 0) {
+    started[ticket] = std::move(entry);
+    return true;
+  }
+  started[-1] = std::move(entry);
+  return waitCollective(command, error);
+}
+
+bool Runner::waitCollective(const Command &command, std::string &error) {
+  auto it = started.find(command.collective.ticket);
+  Started entry = std::move(it->second);
+  started.erase(it);
+  Exchange &exchange = *entry.exchange;
+  if (program.ranks) {
+    if (!entry.job)
+      entry.job = program.ranks->start(exchange, entry.source, entry.target);
+    if (program.ranks->wait(entry.job, error))
+      return true;
+    error = describe(command) + ": " + error;
+    return false;
+  }
+  // The only rank gives everything to itself.
+  std::vector<unsigned char> packed(
+      static_cast<size_t>(exchange.elementCount()) * exchange.elementBytes());
+  exchange.pack(entry.source, 0, 0, exchange.elementCount(), packed.data());
+  exchange.unpack(entry.target, {packed.data()}, 0, exchange.elementCount());
+  return true;
 }
 
 bool Runner::prepareLedger(std::string &error) {
@@ -269,6 +334,10 @@ bool Runner::execute(size_t index, void *stream, std::string &error) {
     return true;
   case CommandOp::Gemm:
     break;
+  case CommandOp::Collective:
+    return options.gemmsOnly || startCollective(index, error);
+  case CommandOp::Wait:
+    return options.gemmsOnly || waitCollective(command, error);
   case CommandOp::Launch:
   case CommandOp::Copy:
   case CommandOp::Fill:

@@ -14,12 +14,14 @@
 #define FP8RT_CORE_RUNNER_H
 
 #include "Backend.h"
+#include "Communicator.h"
 #include "DynamicMemory.h"
 #include "Manifest.h"
 #include "Streams.h"
 #include "Watcher.h"
 #include "fp8rt/Container.h"
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -32,6 +34,9 @@ struct Program {
   Container container;
   Manifest manifest;
   std::unique_ptr<Backend> backend;
+  /// The ranks that run the same program; null where this is the only one. Not
+  /// owned.
+  Communicator *ranks = nullptr;
 };
 
 /// Opens the artifact in `bytes` for the backend called `backend`. Returns null
@@ -106,6 +111,9 @@ private:
   bool prepareLedger(std::string &error);
   bool bind(void *const *arguments, void *const *results, void *arena,
             size_t arenaSize, std::string &error);
+  bool prepareCollective(size_t index, std::string &error);
+  bool startCollective(size_t index, std::string &error);
+  bool waitCollective(const Command &command, std::string &error);
   bool execute(size_t index, void *stream, std::string &error);
   bool runCommands(void *stream, std::string &error);
   bool prepareStreams(std::string &error);
@@ -122,6 +130,17 @@ private:
   const Function &function;
   RunnerOptions options;
   std::vector<std::unique_ptr<Task>> tasks;
+  /// By command; null where it is no collective.
+  std::vector<std::unique_ptr<Exchange>> exchanges;
+  /// A collective that was started: in a watched run it waits for its wait, so
+  /// that what it must not share its memory with is seen to have written there.
+  struct Started {
+    Exchange *exchange;
+    const void *source;
+    void *target;
+    Communicator::JobPtr job;
+  };
+  std::map<int64_t, Started> started;
   std::vector<void *> argumentData;
   std::vector<void *> bufferData;
   std::vector<void *> taskAddresses;

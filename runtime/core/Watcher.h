@@ -23,7 +23,8 @@
 //    allocated one, and must have been written up to its end unless it is a
 //    workspace (else it requests more than it needs).
 //  * A workspace belongs to a command that may use as little of it as it likes:
-//    it counts from the first command that declares to write it.
+//    it counts from the first command that declares to write it. So does what a
+//    collective writes, which may be done as late as at its wait.
 //
 //===----------------------------------------------------------------------===//
 

@@ -190,6 +190,8 @@ public:
       return std::make_unique<FillTask>(command.fillBytes);
     case CommandOp::Alloc:
     case CommandOp::Free:
+    case CommandOp::Collective:
+    case CommandOp::Wait:
       break;
     }
     error = "the command is not one that runs";

@@ -234,6 +234,8 @@ public:
       return std::make_unique<FillTask>(*device, command.fillBytes);
     case CommandOp::Alloc:
     case CommandOp::Free:
+    case CommandOp::Collective:
+    case CommandOp::Wait:
       break;
     }
     error = "the command is not one that runs";

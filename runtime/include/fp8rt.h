@@ -39,6 +39,7 @@ typedef struct fp8rt_program fp8rt_program;
 typedef struct fp8rt_runner fp8rt_runner;
 typedef struct fp8rt_event fp8rt_event;
 typedef struct fp8rt_error fp8rt_error;
+typedef struct fp8rt_ranks fp8rt_ranks;
 
 typedef enum {
   FP8RT_BF16 = 0,
@@ -257,6 +258,44 @@ int fp8rt_record_event(fp8rt_event *event, void *stream, fp8rt_error **error);
 /// Milliseconds from `start` to `end`, both recorded; waits for them.
 int fp8rt_elapsed(const fp8rt_event *start, const fp8rt_event *end,
                   double *milliseconds, fp8rt_error **error);
+
+/// The ranks of a job: processes that run one program on different parts of its
+/// data and exchange tensors in between. A call that needs others fails, with
+/// the number of the rank in the message, where one of them stops, or is not
+/// heard of for `timeout_ms`. One thread at a time uses them.
+
+/// Meets the ranks that mpirun started together with this process; `*ranks` is
+/// null where there are none.
+int fp8rt_open_ranks(uint64_t timeout_ms, fp8rt_ranks **ranks,
+                     fp8rt_error **error);
+int fp8rt_rank(const fp8rt_ranks *ranks);
+int fp8rt_rank_count(const fp8rt_ranks *ranks);
+/// Gives all ranks the `size` bytes that rank 0 has at `data`.
+int fp8rt_broadcast(fp8rt_ranks *ranks, void *data, size_t size,
+                    fp8rt_error **error);
+/// Gives all ranks the `size` bytes of each, by rank: `all` has room for `size`
+/// times the number of ranks.
+int fp8rt_all_gather(fp8rt_ranks *ranks, const void *data, size_t size,
+                     void *all, fp8rt_error **error);
+/// The same for rank 0 alone; `all` may be null on the others.
+int fp8rt_gather(fp8rt_ranks *ranks, const void *data, size_t size, void *all,
+                 fp8rt_error **error);
+/// For tests: this rank sleeps before its collective number `number` (before
+/// each, if negative).
+void fp8rt_delay_collective(fp8rt_ranks *ranks, int64_t number,
+                            uint64_t milliseconds);
+/// Waits until all ranks have come here, and ends them. They are gone in any
+/// case.
+int fp8rt_close_ranks(fp8rt_ranks *ranks, fp8rt_error **error);
+/// Tells the others that this rank stops, and why, where they do not know.
+/// After it the process must end.
+void fp8rt_abandon_ranks(fp8rt_ranks *ranks, const char *reason);
+/// The number of ranks that `program` is for.
+int64_t fp8rt_get_rank_count(const fp8rt_program *program);
+/// Runs `program` together with other ranks, which load the same artifact.
+/// Before any runner is created; fails where it is for another number of ranks.
+int fp8rt_set_ranks(fp8rt_program *program, fp8rt_ranks *ranks,
+                    fp8rt_error **error);
 
 const char *fp8rt_error_message(const fp8rt_error *error);
 void fp8rt_free_error(fp8rt_error *error);

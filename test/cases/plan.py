@@ -31,7 +31,7 @@ def main():
     names["order"] = [entry["op"] for entry in plan["timeline"]]
     failed = False
     for claim in sys.argv[2:]:
-        if not eval(claim, {}, names):
+        if not eval(claim, names):
             failed = True
             used = {name: value for name, value in names.items() if name in claim}
             print(f"error: expected {claim}, but got {used}", file=sys.stderr)

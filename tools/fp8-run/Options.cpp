@@ -14,6 +14,7 @@
 #include "Options.h"
 
 #include <charconv>
+#include <cstdio>
 #include <string_view>
 
 using namespace fp8run;
@@ -71,6 +72,10 @@ compiled by the fp8-opt beside this tool first.
   --dump-outputs=DIR     write each output's bytes and an index.json
   --bench                also time the step's matmuls alone, and large copies
   --print-time           print the commands that took longest
+  --timeout=SECONDS      several ranks (started with mpirun): one that is not
+                         heard of for so long is lost (default: 20)
+  --delay=RANK:N:MS      that rank sleeps so long before its N-th collective, or
+                         before each (N = -1); changes no result
   --help, --version
 )";
 }
@@ -122,8 +127,9 @@ ParseOutcome fp8run::parseOptions(int argc, char **argv, Options &options,
                         : arg == "dump-outputs" ? &options.dumpOutputs
                                                 : nullptr;
     bool isNumber = arg == "steps" || arg == "microbatches" || arg == "seed" ||
-                    arg == "warmup" || arg == "streams";
-    if (!text && !isNumber && arg != "memory" && arg != "tolerance")
+                    arg == "warmup" || arg == "streams" || arg == "timeout";
+    if (!text && !isNumber && arg != "memory" && arg != "tolerance" &&
+        arg != "delay")
       return fail("unknown option '" + std::string(argv[i]) +
                   "'; fp8-run --help lists all");
     if (!value || value->empty())
@@ -135,6 +141,17 @@ ParseOutcome fp8run::parseOptions(int argc, char **argv, Options &options,
         return fail("--memory: expected planned or dynamic, but got '" +
                     std::string(*value) + "'");
       options.dynamic = *value == "dynamic";
+    } else if (arg == "delay") {
+      Delay &delay = options.delay.emplace();
+      long long collective = 0;
+      unsigned long long time = 0;
+      char rest = 0;
+      if (std::sscanf(std::string(*value).c_str(), "%d:%lld:%llu%c",
+                      &delay.rank, &collective, &time, &rest) != 3)
+        return fail("--delay: expected RANK:N:MILLISECONDS, but got '" +
+                    std::string(*value) + "'");
+      delay.collective = collective;
+      delay.milliseconds = time;
     } else if (arg == "tolerance") {
       double &number = options.tolerance.emplace();
       auto [end, code] =
@@ -149,6 +166,7 @@ ParseOutcome fp8run::parseOptions(int argc, char **argv, Options &options,
                          : arg == "microbatches" ? options.microbatches
                          : arg == "streams"      ? options.streams
                          : isWarmup              ? options.warmup.emplace()
+                         : arg == "timeout"      ? options.timeout
                                                  : options.seed;
       if (!parseCount(arg, *value, isSeed || isWarmup ? 0 : 1,
                       isSeed             ? UINT64_MAX

@@ -19,6 +19,13 @@
 
 namespace fp8run {
 
+/// A rank that sleeps before one of its collectives (all of them if negative).
+struct Delay {
+  int rank = 0;
+  int64_t collective = 0;
+  uint64_t milliseconds = 0;
+};
+
 struct Options {
   std::string input;
   std::string function;
@@ -47,6 +54,9 @@ struct Options {
   /// On a GPU: the largest relative error that a check accepts; by default
   /// kGpuTolerance where the program has matmuls, else 0.
   std::optional<double> tolerance;
+  /// Seconds after which a rank that says nothing is lost.
+  uint64_t timeout = 20;
+  std::optional<Delay> delay;
 
   bool isCuda() const { return backend == "cuda"; }
   uint64_t warmupSteps() const { return warmup.value_or(isCuda() ? 3 : 0); }

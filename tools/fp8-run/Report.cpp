@@ -130,6 +130,19 @@ std::string fp8run::resultsJson(const Options &options,
     json["gemm_ms"] = results.gemmMilliseconds;
     json["copy_bytes_per_s"] = *results.copyBytesPerSecond;
   }
+  if (!results.ranks.empty()) {
+    Json ranks = Json::array();
+    for (size_t rank = 0; rank < results.ranks.size(); ++rank) {
+      const RankResults &entry = results.ranks[rank];
+      ranks.push_back({{"rank", rank},
+                       {"planned_peak_bytes", entry.plannedPeakBytes},
+                       {"measured_peak_bytes", entry.measuredPeakBytes},
+                       {"arena_bytes", entry.arenaBytes},
+                       {"saved_bytes", entry.savedBytes},
+                       {"step_ms", entry.stepMilliseconds}});
+    }
+    json["ranks"] = std::move(ranks);
+  }
   json["max_rel_error"] =
       comparison ? Json(comparison->maxRelativeError) : Json();
   json["outputs"] = std::move(outputs);
@@ -184,6 +197,9 @@ void fp8run::printSummary(const Options &options, const StepResults &results,
               static_cast<unsigned long long>(options.steps),
               static_cast<unsigned long long>(options.microbatches),
               options.backend.c_str(), options.dynamic ? "dynamic" : "planned");
+  if (!results.ranks.empty())
+    line("ranks", std::to_string(results.ranks.size()) +
+                      "; peaks are the largest of all");
   line("planned peak", grouped(results.plannedPeakBytes) + " B");
   line("measured peak",
        grouped(results.measuredPeakBytes) + " B" +

@@ -59,6 +59,15 @@ struct FunctionPeak {
   uint64_t callerPlaced = 0;
 };
 
+/// What one of several ranks measured.
+struct RankResults {
+  uint64_t plannedPeakBytes = 0;
+  uint64_t measuredPeakBytes = 0;
+  uint64_t arenaBytes = 0;
+  uint64_t savedBytes = 0;
+  std::vector<double> stepMilliseconds;
+};
+
 struct StepResults {
   std::string function;
   std::vector<FunctionPeak> functionPeaks;
@@ -80,6 +89,8 @@ struct StepResults {
   uint64_t measuredPeakBytes = 0;
   uint64_t arenaBytes = 0;
   uint64_t savedBytes = 0;
+  /// One entry a rank where there are several.
+  std::vector<RankResults> ranks;
   /// Faults that did not stop the run: a peak that differs from the plan's, or
   /// passes that do not agree.
   std::vector<std::string> faults;

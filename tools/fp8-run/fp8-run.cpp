@@ -12,6 +12,8 @@
 //===----------------------------------------------------------------------===//
 
 #include "Compiler.h"
+#include "Device.h"
+#include "Ranks.h"
 #include "Reference.h"
 #include "Report.h"
 
@@ -36,29 +38,84 @@ struct ProgramDeleter {
   void operator()(fp8rt_program *program) const { fp8rt_unload(program); }
 };
 
-bool load(const Options &options,
-          std::unique_ptr<fp8rt_program, ProgramDeleter> &program,
+using ProgramPtr = std::unique_ptr<fp8rt_program, ProgramDeleter>;
+
+/// The artifact: compiled by rank 0 for all, or what each rank has at the path.
+bool readArtifact(const Options &options, Ranks &ranks, std::string &artifact,
+                  std::string &error) {
+  if (!options.isProgram()) {
+    std::optional<std::string> bytes =
+        fp8rt::readWholeFile(options.input, error);
+    if (bytes)
+      artifact = std::move(*bytes);
+    return bytes.has_value();
+  }
+  if (ranks.isFirst() && !compileArtifact(options, artifact, error)) {
+    if (error.empty())
+      error = "cannot compile '" + options.input + "'";
+    return false;
+  }
+  return ranks.shareArtifact(artifact, error);
+}
+
+bool load(const Options &options, Ranks &ranks, ProgramPtr &program,
           std::string &error) {
+  std::string artifact;
+  if (!readArtifact(options, ranks, artifact, error) ||
+      !ranks.checkEqual(artifact, options, error))
+    return false;
   fp8rt_program *loaded = nullptr;
   fp8rt_error *failure = nullptr;
-  int code;
-  if (options.isProgram()) {
-    std::string artifact;
-    if (!compileArtifact(options, artifact, error))
-      return false;
-    code = fp8rt_load_memory(artifact.data(), artifact.size(),
-                             options.backend.c_str(), &loaded, &failure);
-  } else {
-    code = fp8rt_load_file(options.input.c_str(), options.backend.c_str(),
-                           &loaded, &failure);
-  }
-  if (code != 0) {
-    error = fp8rt_error_message(failure);
-    fp8rt_free_error(failure);
+  if (fp8rt_load_memory(artifact.data(), artifact.size(),
+                        options.backend.c_str(), &loaded, &failure)) {
+    takeError(failure, error);
+    if (!options.isProgram())
+      error = "'" + options.input + "': " + error;
     return false;
   }
   program.reset(loaded);
+  return ranks.join(loaded, error);
+}
+
+/// Compares the outputs, of all ranks if there are several, with a reference.
+bool check(const Options &options, StepResults &results,
+           std::optional<Comparison> &comparison, std::string &error) {
+  std::string path = options.reference;
+  if (path.empty() && !cachedReference(options, path, error)) {
+    if (error.empty())
+      error = "cannot make a reference for '" + options.input + "'";
+    return false;
+  }
+  if (!compareWithReference(path, options, results.outputs,
+                            comparison.emplace(), error))
+    return false;
+  if (!options.isCuda()) {
+    if (!comparison->firstDifference.empty())
+      results.faults.push_back(comparison->firstDifference);
+  } else if (comparison->maxRelativeError > results.tolerance) {
+    results.faults.push_back("output '" + comparison->worstOutput +
+                             "' differs from the reference by " +
+                             std::to_string(comparison->maxRelativeError) +
+                             " in the relative 2-norm; accepted is " +
+                             std::to_string(results.tolerance));
+  }
   return true;
+}
+
+/// Reports what was measured; with several ranks rank 0 does, for all.
+bool report(const Options &options, StepResults &results, std::string &error) {
+  std::optional<Comparison> comparison;
+  if (options.check && !check(options, results, comparison, error))
+    return false;
+  printSummary(options, results, comparison);
+  return (options.json.empty() ||
+          fp8rt::writeFileAtomically(options.json,
+                                     resultsJson(options, results, comparison),
+                                     error)) &&
+         (options.ledger.empty() ||
+          fp8rt::writeFileAtomically(options.ledger, ledgerJson(results),
+                                     error)) &&
+         (options.dumpOutputs.empty() || dumpOutputs(options, results, error));
 }
 
 } // namespace
@@ -79,49 +136,21 @@ int main(int argc, char **argv) {
   case ParseOutcome::Run:
     break;
   }
-  std::unique_ptr<fp8rt_program, ProgramDeleter> program;
-  if (!load(options, program, error))
-    return error.empty() ? fail("cannot compile '" + options.input + "'")
-                         : fail(error);
-
+  // Ranks outlive what uses them.
+  Ranks ranks;
+  ProgramPtr program;
   StepResults results;
-  if (!runSteps(program.get(), options, results, error))
+  if (!ranks.open(options, error) || !load(options, ranks, program, error) ||
+      !runSteps(program.get(), options, results, error) ||
+      !ranks.collect(results, error) ||
+      (ranks.isFirst() && !report(options, results, error))) {
+    ranks.setReason(error);
     return fail(error);
-
-  std::optional<Comparison> comparison;
-  if (options.check) {
-    std::string path = options.reference;
-    if (path.empty() && !cachedReference(options, path, error))
-      return fail(error.empty()
-                      ? "cannot make a reference for '" + options.input + "'"
-                      : error);
-    if (!compareWithReference(path, options, results.outputs,
-                              comparison.emplace(), error))
-      return fail(error);
-    if (options.isCuda()) {
-      if (comparison->maxRelativeError > results.tolerance)
-        results.faults.push_back("output '" + comparison->worstOutput +
-                                 "' differs from the reference by " +
-                                 std::to_string(comparison->maxRelativeError) +
-                                 " in the relative 2-norm; accepted is " +
-                                 std::to_string(results.tolerance));
-    } else if (!comparison->firstDifference.empty()) {
-      results.faults.push_back(comparison->firstDifference);
-    }
   }
-
-  printSummary(options, results, comparison);
-  if (!options.json.empty() &&
-      !fp8rt::writeFileAtomically(
-          options.json, resultsJson(options, results, comparison), error))
-    return fail(error);
-  if (!options.ledger.empty() &&
-      !fp8rt::writeFileAtomically(options.ledger, ledgerJson(results), error))
-    return fail(error);
-  if (!options.dumpOutputs.empty() && !dumpOutputs(options, results, error))
-    return fail(error);
   int code = 0;
   for (const std::string &fault : results.faults)
     code = fail(fault);
+  if (!ranks.close(error))
+    return fail(error);
   return code;
 }

@@ -61,6 +61,16 @@ struct CompileOptions : PassPipelineOptions<CompileOptions> {
       *this, "weight-casts",
       llvm::cl::desc("how often weights are cast: step, microbatch or auto"),
       llvm::cl::init("auto")};
+  Option<std::string> gathers{
+      *this, "gathers",
+      llvm::cl::desc("what travels where a gathered tensor is only cast: fp8 "
+                     "(cast first, the same bits) or as-written"),
+      llvm::cl::init("fp8")};
+  Option<std::string> overlap{
+      *this, "overlap",
+      llvm::cl::desc("default: collectives start early, within the budget; "
+                     "none: they run where they are needed"),
+      llvm::cl::init("default")};
   Option<std::string> geometry{
       *this, "geometry",
       llvm::cl::desc("launch geometry of GPU kernels, as in fp8-lower-to-cuda"),

@@ -31,18 +31,24 @@ struct HostTensor {
 /// type of at most 64 bits, or it is too large to address).
 std::optional<size_t> getHostBytes(Type type);
 
-/// Fails with an error where the values of `function`, all together, are more
-/// than a host can be expected to hold (32 GiB), or are of types that the
-/// interpreter does not know.
-LogicalResult checkHostSize(func::FuncOp function);
+/// Fails with an error where the values of `function`, all together and on all
+/// of `numRanks` ranks, are more than a host can be expected to hold (32 GiB),
+/// or are of types that the interpreter does not know.
+LogicalResult checkHostSize(func::FuncOp function, int64_t numRanks = 1);
 
 /// Runs `function` on `arguments`, which have the function's argument types,
 /// and returns its results. Arguments marked `fp8.state` are updated in place.
 /// Fails with an error at the op that cannot be run: a linear (expand it
-/// first), an opaque op, a collective over more than one rank, a use of storage
-/// that was freed, an unknown op.
+/// first), an opaque op, a collective over more than one rank (interpretRanks
+/// takes those), a use of storage that was freed, an unknown op.
 FailureOr<std::vector<HostTensor>>
 interpret(func::FuncOp function, MutableArrayRef<HostTensor> arguments);
+
+/// The same on several ranks at once, as many as `arguments` has entries: the
+/// arguments of each rank, and in return the results of each.
+FailureOr<std::vector<std::vector<HostTensor>>>
+interpretRanks(func::FuncOp function,
+               MutableArrayRef<std::vector<HostTensor>> arguments);
 
 /// What a reference is made for.
 struct ReferenceOptions {

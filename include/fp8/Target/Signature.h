@@ -29,14 +29,17 @@ StringRef stringifyArgumentInit(ArgumentInit init);
 /// One argument. Its name is that of its NameLoc, else `arg#number`; a name
 /// that an earlier argument has gets
 /// `#number` appended. In a test run a parameter is normal with the deviation 1
-/// / sqrt(last dimension), a state history (rank 1) zero, a state scale one,
-/// anything else normal with the deviation 1.
+/// / sqrt(last dimension, that of all ranks' parts), a state history (rank 1)
+/// zero, a state scale one, anything else normal with the deviation 1.
 struct SignatureArgument {
   std::string name;
   Type type;
   ArgumentRole role = ArgumentRole::Input;
   ArgumentInit init = ArgumentInit::Normal;
   double initScale = 1.0;
+  /// Per dimension the grid axis along which ranks hold parts of it, or an
+  /// empty name; empty where every rank has the same.
+  SmallVector<std::string> shard;
 };
 
 /// One result. Its name is its result attribute `fp8.name`, else that of the
@@ -62,6 +65,15 @@ int64_t getStepBytes(ModuleOp module);
 
 /// True for the functions of a module that run beside those of microbatches.
 bool runsOnceAStep(func::FuncOp function);
+
+/// Which part of an argument a rank holds: where its elements stand in the
+/// tensor that all ranks' parts make, as offset and stride per dimension.
+struct ShardLayout {
+  int64_t offset = 0;
+  SmallVector<int64_t> strides;
+};
+ShardLayout getShardLayout(Operation *op, const SignatureArgument &argument,
+                           int64_t rank);
 
 /// Names result `index` of `function`, so that no later pass changes its name.
 void setResultName(func::FuncOp function, unsigned index, StringRef name);

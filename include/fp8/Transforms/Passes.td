@@ -64,6 +64,20 @@ def FP8ExpandRecipesPass : Pass<"fp8-expand-recipes", "::mlir::ModuleOp"> {
   let dependentDialects = ["::mlir::fp8::FP8Dialect", "::mlir::arith::ArithDialect"];
 }
 
+def FP8CastBeforeGatherPass : Pass<"fp8-cast-before-gather", "::mlir::ModuleOp"> {
+  let summary = "gathers FP8 shards instead of casting gathered tensors";
+  let description = [{
+    Where everything that reads an `fp8.all_gather` is an `fp8.amax` or an `fp8.cast`, and the bits are the same, the
+    maxima are taken and the casts made on the shard, and FP8 data and compact scales are gathered: half the bytes on
+    the link, and the gathered tensor is never in memory in its wide type. A maximum over the gathered dimension (one
+    scale a tensor or a column) becomes an `fp8.all_reduce max` of the shards' maxima; groups that lie within shards
+    stay theirs, so each scale is gathered. Where a group straddles shards (128 tokens, of which a rank has no
+    multiple), all of them are cast after the gather, as written. `gathers=as-written` leaves everything so.
+  }];
+  let options = [Option<"gathers", "gathers", "std::string", "\"fp8\"", "fp8 or as-written">];
+  let dependentDialects = ["::mlir::fp8::FP8Dialect"];
+}
+
 def FP8LegalizeLayoutsPass : Pass<"fp8-legalize-layouts", "::mlir::ModuleOp"> {
   let summary = "moves the operands of FP8 matmuls into the order that the target takes";
   let description = [{
@@ -218,6 +232,23 @@ def FP8SchedulePass : Pass<"fp8-schedule", "::mlir::ModuleOp"> {
     that needs it, and a list schedule by memory. The stretch of at most 63 kernels around its peak is then ordered
     exactly, if a limited number of steps is enough, as long as that lowers the peak. Forward stays before backward.
   }];
+}
+
+def FP8OverlapPass : Pass<"fp8-overlap", "::mlir::ModuleOp"> {
+  let summary = "starts collectives early enough to run beside other kernels";
+  let description = [{
+    Splits whole collectives of planned IR into halves: the wait stays where the collective stood, the start goes up as
+    far as the kernels in between take as long as the transfer, by the target's estimates, but no further than its
+    operands, the collective before it and the region allow, and no further than the bytes live there, with those of
+    its result, stay within `budget` (no limit where it is empty). A kernel hides one transfer only. Collectives start
+    in the order in which they stood. A gather of the next layer's weights so runs beside this layer (prefetch), and
+    its bytes count from its start.
+  }];
+  let options = [
+    Option<"budget", "budget", "std::string", "\"\"", "limit on peak_bytes, as in fp8-select-saved">,
+    Option<"overlap", "overlap", "std::string", "\"default\"", "default, or none: nothing is split">
+  ];
+  let dependentDialects = ["::mlir::fp8::FP8Dialect"];
 }
 
 def FP8InsertFreesPass : Pass<"fp8-insert-frees", "::mlir::ModuleOp"> {

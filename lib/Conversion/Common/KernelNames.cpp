@@ -16,8 +16,8 @@ using namespace mlir::fp8;
 FailureOr<bool> mlir::fp8::isGenerated(KernelOp kernel, StringRef target) {
   switch (kernel.getKind()) {
   case KernelKind::Matmul:
-    return false;
   case KernelKind::Collective:
+    return false;
   case KernelKind::Opaque:
     return kernel.emitError()
            << "a kernel of kind '" << stringifyKernelKind(kernel.getKind())

@@ -43,6 +43,60 @@ void PlanFacts::readPart(func::FuncOp func, const ValueNames &names) {
   }
 }
 
+/// Replays the kernels with one transfer at a time beside them: how long each
+/// collective takes, and how much of that other kernels hide.
+static void readTransfers(PlanFacts &facts) {
+  const PlannedProgram &planned = facts.planned;
+  double now = 0, linkFree = 0;
+  struct Started {
+    size_t transfer;
+    double end;
+  };
+  DenseMap<Operation *, Started> started; // looked up only
+  for (auto [index, kernel] : llvm::enumerate(planned.kernels.kernels)) {
+    Operation *op = planned.getOp(index);
+    if (auto wait = dyn_cast<WaitOp>(op)) {
+      auto it = started.find(wait.getToken().getDefiningOp());
+      if (it == started.end())
+        continue;
+      PlanFacts::Transfer &transfer = facts.transfers[it->second.transfer];
+      double exposed = std::max(0.0, it->second.end - now);
+      now += exposed;
+      transfer.hiddenSeconds = std::max(0.0, transfer.seconds - exposed);
+      continue;
+    }
+    std::optional<Collective> collective;
+    bool isStart = false;
+    if (auto kernelOp = dyn_cast<KernelOp>(op))
+      for (Operation &inner : kernelOp.getBody().front())
+        if (std::optional<Collective> found = getCollective(&inner)) {
+          collective = found;
+          isStart = isCollectiveStart(&inner);
+        }
+    if (!collective) {
+      now += kernel.seconds;
+      continue;
+    }
+    const PlanNode &node =
+        planned.program->node(planned.program->instances[kernel.members[0]]);
+    double begin = std::max(now, linkFree);
+    linkFree = begin + kernel.seconds;
+    if (isStart)
+      started[op] = {facts.transfers.size(), linkFree};
+    else
+      now = linkFree;
+    facts.transfers.push_back({facts.kernelNames[index],
+                               llvm::json::fixUTF8(collective->axis),
+                               getByteSize(collective->x.getType()),
+                               getByteSize(collective->result.getType()),
+                               node.cost.bytesSent, kernel.seconds, 0});
+  }
+  for (const PlanFacts::Transfer &transfer : facts.transfers) {
+    facts.transferSeconds += transfer.seconds;
+    facts.hiddenSeconds += transfer.hiddenSeconds;
+  }
+}
+
 FailureOr<PlanFacts> PlanFacts::read(func::FuncOp func, const Target &target) {
   auto arena = func->getAttrOfType<IntegerAttr>(kArenaBytesAttr);
   if (!arena)
@@ -71,6 +125,8 @@ FailureOr<PlanFacts> PlanFacts::read(func::FuncOp func, const Target &target) {
       facts.kernelNames.back() =
           kernelOp.getBody().front().front().getName().getStringRef().str();
   }
+
+  readTransfers(facts);
 
   // Residuals, in the order of the step, with the record's words for each.
   if (StepOp step = facts.planned.graph->step) {

@@ -57,6 +57,17 @@ struct PlanFacts {
   };
   std::vector<InPlace> inPlace; ///< in program order
 
+  /// What a rank hands to others and gets of them, in program order.
+  struct Transfer {
+    std::string name, axis;
+    int64_t ownBytes = 0;    ///< of the operand
+    int64_t resultBytes = 0; ///< of the result
+    int64_t linkBytes = 0;   ///< received
+    double seconds = 0, hiddenSeconds = 0;
+  };
+  std::vector<Transfer> transfers;
+  double transferSeconds = 0, hiddenSeconds = 0;
+
   /// The peak if every value were freed only at the end of the region that
   /// frees it.
   int64_t naivePeak = 0;

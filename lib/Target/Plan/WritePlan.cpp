@@ -55,6 +55,8 @@ static llvm::json::Object describe(const PlanFacts &facts) {
       {"segments", getSegments(facts)},
       {"step_us", microseconds(facts.stepSeconds)},
       {"recompute_us", microseconds(facts.decisions.recomputeSeconds)},
+      {"communication_us", microseconds(facts.transferSeconds)},
+      {"hidden_us", microseconds(facts.hiddenSeconds)},
       {"lossy", llvm::json::Array()}};
   if (facts.target->deviceOverheadBytes) {
     plan["device_bytes"] = facts.planned.graph->getResidentBytes() +
@@ -97,7 +99,8 @@ static llvm::json::Object describe(const PlanFacts &facts) {
     else
       plan["gap_reason"] = "the bound on the step time is zero";
   }
-  llvm::json::Array saved, recomputed, pieces, frees, inPlace, timeline, live;
+  llvm::json::Array saved, recomputed, pieces, frees, inPlace, transfers,
+      timeline, live;
   for (const PlanFacts::Saved &entry : facts.saved)
     saved.push_back(llvm::json::Object{{"value", entry.decision.value},
                                        {"op", entry.decision.op},
@@ -129,6 +132,15 @@ static llvm::json::Object describe(const PlanFacts &facts) {
         {"over", entry.over},
         {"bytes", entry.bytes},
         {"storage", entry.inArgument ? "argument" : "arena"}});
+  for (const PlanFacts::Transfer &entry : facts.transfers)
+    transfers.push_back(
+        llvm::json::Object{{"value", entry.name},
+                           {"axis", entry.axis},
+                           {"own_bytes", entry.ownBytes},
+                           {"result_bytes", entry.resultBytes},
+                           {"link_bytes", entry.linkBytes},
+                           {"us", microseconds(entry.seconds)},
+                           {"hidden_us", microseconds(entry.hiddenSeconds)}});
   for (auto [index, bytes] : llvm::enumerate(peak.live))
     timeline.push_back(llvm::json::Object{{"op", facts.kernelNames[index]},
                                           {"live_bytes", bytes}});
@@ -140,6 +152,7 @@ static llvm::json::Object describe(const PlanFacts &facts) {
   plan["pieces"] = std::move(pieces);
   plan["frees"] = std::move(frees);
   plan["in_place"] = std::move(inPlace);
+  plan["transfers"] = std::move(transfers);
   plan["timeline"] = std::move(timeline);
   plan["peak_at"] = llvm::json::Object{
       {"op", peak.peakKernel < 0

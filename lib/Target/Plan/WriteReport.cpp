@@ -66,6 +66,12 @@ static void writeFunction(const PlanFacts &facts, raw_ostream &os) {
   os << llvm::formatv("  {0,-22}{1,17:F3} ms\n", "of that recompute",
                       facts.decisions.recomputeSeconds * 1e3);
 
+  if (!facts.transfers.empty())
+    os << llvm::formatv("  {0,-22}{1,17:F3} ms   {2:F1}% hidden\n",
+                        "communication", facts.transferSeconds * 1e3,
+                        100 * facts.hiddenSeconds /
+                            std::max(facts.transferSeconds, 1e-12));
+
   os << "\nLive at the peak\n";
   for (const PlanFacts::Live &entry : facts.liveAtPeak)
     os << padLeft(formatBytes(entry.bytes), 20) << "  "
@@ -99,11 +105,22 @@ static void writeFunction(const PlanFacts &facts, raw_ostream &os) {
        << " over " << (entry.inArgument ? "argument " : "") << entry.over
        << '\n';
 
+  if (!facts.transfers.empty())
+    os << "\nExchanged with other ranks\n";
+  for (const PlanFacts::Transfer &entry : facts.transfers)
+    os << padLeft(formatBytes(entry.ownBytes), 20) << "  to "
+       << padLeft(formatBytes(entry.resultBytes), 20) << "  " << entry.name
+       << " along " << entry.axis
+       << llvm::formatv(", {0:F3} us, {1:F3} hidden\n", entry.seconds * 1e6,
+                        entry.hiddenSeconds * 1e6);
+
   int64_t early = 0, count = 0;
+  std::vector<const PlanFacts::Free *> freed;
   for (const PlanFacts::Free &entry : facts.frees)
     if (entry.after < entry.naiveAfter) {
       early += entry.bytes;
       ++count;
+      freed.push_back(&entry);
     }
   os << "\nFreed early: " << count << " of " << facts.frees.size()
      << " values, " << formatBytes(early)
@@ -111,6 +128,16 @@ static void writeFunction(const PlanFacts &facts, raw_ostream &os) {
   printLine(os, "peak if freed at end", facts.naivePeak,
             "early frees save " +
                 Twine(formatBytes(facts.naivePeak - peak.peak)));
+  // The large ones by name.
+  llvm::stable_sort(freed,
+                    [](auto *a, auto *b) { return a->bytes > b->bytes; });
+  constexpr size_t kMostNamed = 20;
+  for (const PlanFacts::Free *entry : ArrayRef(freed).take_front(kMostNamed))
+    os << padLeft(formatBytes(entry->bytes), 20) << "  " << entry->name
+       << " after " << facts.kernelNames[entry->after] << '\n';
+  if (freed.size() > kMostNamed)
+    os << std::string(22, ' ') << "and " << freed.size() - kMostNamed
+       << " smaller ones\n";
 }
 
 LogicalResult mlir::fp8::writeReport(ModuleOp module, raw_ostream &os) {

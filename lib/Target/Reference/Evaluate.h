@@ -30,6 +30,12 @@ HostTensor makeTensor(RankedTensorType type, ArrayRef<float> values,
 FailureOr<HostTensor> evaluate(Operation *op,
                                ArrayRef<const HostTensor *> operands);
 
+/// What the rank with the number `member` along the axis of `collective` gets
+/// of it, from the operands of all ranks along the axis in their order.
+HostTensor evaluateCollective(const Collective &collective,
+                              ArrayRef<const HostTensor *> operands,
+                              int64_t member);
+
 /// The state updates, on the storage of their operands.
 void pushAmax(const HostTensor &amax, HostTensor &history);
 void updateScale(UpdateScaleOp op, HostTensor &history, HostTensor &scale);

@@ -3,9 +3,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Control, storage and state: functions, steps, kernels, views, barriers,
-// frees. Every value has its elements as a tensor of its own, views too; which
-// storage a value names is tracked beside them, so that a use after its free is
-// found.
+// frees, and collectives over ranks that run in step. Every value has its
+// elements as a tensor of its own, views too; which storage a value names is
+// tracked beside them, so that a use after its free is found.
 //
 //===----------------------------------------------------------------------===//
 
@@ -34,7 +34,8 @@ std::optional<size_t> mlir::fp8::getHostBytes(Type type) {
   return bytes;
 }
 
-LogicalResult mlir::fp8::checkHostSize(func::FuncOp function) {
+LogicalResult mlir::fp8::checkHostSize(func::FuncOp function,
+                                       int64_t numRanks) {
   constexpr size_t limit = size_t(32) << 30;
   size_t total = 0;
   auto add = [&](Type type, Location loc) -> LogicalResult {
@@ -46,10 +47,11 @@ LogicalResult mlir::fp8::checkHostSize(func::FuncOp function) {
                                "to interpret, but got "
                             << type;
     total += *bytes;
-    if (total > limit)
-      return emitError(loc) << "expected a program whose values take at most "
-                            << limit << " bytes in all to interpret, but '"
-                            << function.getName() << "' takes more";
+    if (total > limit / numRanks)
+      return emitError(loc)
+             << "expected a program whose values take at most "
+             << limit / numRanks << " bytes in all to interpret, but '"
+             << function.getName() << "' takes more";
     return success();
   };
   for (BlockArgument argument : function.getArguments())
@@ -81,13 +83,25 @@ struct Slot {
   std::shared_ptr<Storage> storage;
 };
 
-class Interpreter {
+/// What the ops of one rank have computed.
+class Rank {
 public:
-  LogicalResult runBlock(Block &block, SmallVectorImpl<Slot> &yielded,
-                         SmallVectorImpl<Slot> &residuals);
   void bind(Value value, Slot slot) {
     slots[value] = {std::move(slot), countUses(value)};
   }
+  void bindNew(Value value, HostTensor tensor) {
+    bind(value, {std::make_shared<HostTensor>(std::move(tensor)),
+                 std::make_shared<Storage>()});
+  }
+  /// Names the storage of `result`, bound already, after that of another slot.
+  void shareStorage(Value result, const Slot &slot) {
+    slots.find(result)->second.slot.storage = slot.storage;
+  }
+
+  /// The operands of `op`; what it was the last to use is dropped.
+  FailureOr<SmallVector<Slot>> read(Operation *op);
+  /// Runs an op that needs no other rank and has no regions.
+  LogicalResult run(Operation *op, ArrayRef<Slot> operands);
 
 private:
   struct Entry {
@@ -99,21 +113,32 @@ private:
     return std::distance(value.use_begin(), value.use_end());
   }
   LogicalResult checkUsable(Operation *op, unsigned operand, const Slot &slot);
-  FailureOr<SmallVector<Slot>> read(Operation *op);
-  LogicalResult runOp(Operation *op);
-  LogicalResult runStep(StepOp step);
-  LogicalResult runKernel(KernelOp kernel, ArrayRef<Slot> inputs);
-  LogicalResult runCollective(Operation *op, ArrayRef<Slot> operands);
-  void bindNew(Value value, HostTensor tensor) {
-    bind(value, {std::make_shared<HostTensor>(std::move(tensor)),
-                 std::make_shared<Storage>()});
-  }
 
   DenseMap<Value, Entry> slots;
 };
 
-LogicalResult Interpreter::checkUsable(Operation *op, unsigned operand,
-                                       const Slot &slot) {
+/// All ranks, which run op by op in step.
+class Interpreter {
+public:
+  /// Slots of values, one list a rank.
+  using Slots = std::vector<SmallVector<Slot>>;
+
+  explicit Interpreter(size_t numRanks) : ranks(numRanks) {}
+
+  LogicalResult runBlock(Block &block, Slots &yielded, Slots &residuals);
+
+  std::vector<Rank> ranks;
+
+private:
+  LogicalResult runOp(Operation *op);
+  LogicalResult runStep(StepOp step);
+  LogicalResult runKernel(KernelOp kernel, const Slots &inputs);
+  LogicalResult runCollective(Operation *op, const Slots &operands);
+  FailureOr<Slots> readAll(Operation *op);
+};
+
+LogicalResult Rank::checkUsable(Operation *op, unsigned operand,
+                                const Slot &slot) {
   if (!slot.storage->freedBy)
     return success();
   InFlightDiagnostic diagnostic = op->emitError()
@@ -123,8 +148,7 @@ LogicalResult Interpreter::checkUsable(Operation *op, unsigned operand,
   return failure();
 }
 
-/// The operands of `op`; what it was the last to use is dropped.
-FailureOr<SmallVector<Slot>> Interpreter::read(Operation *op) {
+FailureOr<SmallVector<Slot>> Rank::read(Operation *op) {
   SmallVector<Slot> operands;
   for (OpOperand &operand : op->getOpOperands()) {
     auto it = slots.find(operand.get());
@@ -144,93 +168,27 @@ FailureOr<SmallVector<Slot>> Interpreter::read(Operation *op) {
   return operands;
 }
 
-LogicalResult Interpreter::runKernel(KernelOp kernel, ArrayRef<Slot> inputs) {
-  for (auto [argument, slot] :
-       llvm::zip_equal(kernel.getBody().getArguments(), inputs))
-    bind(argument, slot);
-  SmallVector<Slot> results, residuals;
-  if (failed(runBlock(kernel.getBody().front(), results, residuals)))
-    return failure();
-  // Results are buffers of the kernel, whatever it computed them from, but for
-  // those that it hands through.
-  for (auto [result, slot] : llvm::zip_equal(kernel.getResults(), results)) {
-    bindNew(result, *slot.tensor);
-    if (Value over = getAliasedOperand(result))
-      slots.find(result)->second.slot.storage =
-          inputs[llvm::find(kernel.getInputs(), over) -
-                 kernel.getInputs().begin()]
-              .storage;
-  }
-  return success();
-}
-
-LogicalResult Interpreter::runStep(StepOp step) {
-  SmallVector<Slot> forward, backward, residuals, none;
-  if (failed(runBlock(step.getForward().front(), forward, residuals)))
-    return failure();
-  for (auto [argument, slot] :
-       llvm::zip_equal(step.getBackward().front().getArguments(), residuals))
-    bind(argument, slot);
-  if (failed(runBlock(step.getBackward().front(), backward, none)))
-    return failure();
-  forward.append(backward);
-  for (auto [index, slot] : llvm::enumerate(forward)) {
-    if (slot.storage->freedBy)
-      return step.emitError()
-             << "gives result #" << index << ", whose storage was freed";
-    bind(step.getResult(index), slot);
-  }
-  return success();
-}
-
-/// With one rank a gather is the identity.
-LogicalResult Interpreter::runCollective(Operation *op,
-                                         ArrayRef<Slot> operands) {
-  if (!isa<WaitOp>(op) &&
-      op->getOperand(0).getType() != op->getResult(0).getType())
-    return op->emitError()
-           << "expected one rank to interpret '" << op->getName()
-           << "', but its result has another shape than its operand";
-  if (isa<WaitOp>(op))
-    bind(op->getResult(0), operands[0]);
-  else
-    bindNew(op->getResult(0), *operands[0].tensor);
-  // A token carries nothing.
-  if (isa<AllGatherStartOp>(op))
-    bind(op->getResult(1), {nullptr, std::make_shared<Storage>()});
-  return success();
-}
-
-LogicalResult Interpreter::runOp(Operation *op) {
-  if (auto step = dyn_cast<StepOp>(op))
-    return runStep(step);
-  FailureOr<SmallVector<Slot>> operands = read(op);
-  if (failed(operands))
-    return failure();
-  if (auto kernel = dyn_cast<KernelOp>(op))
-    return runKernel(kernel, *operands);
+LogicalResult Rank::run(Operation *op, ArrayRef<Slot> operands) {
   if (isa<FreeOp>(op)) {
-    for (Slot &slot : *operands)
+    for (const Slot &slot : operands)
       slot.storage->freedBy = op;
     return success();
   }
-  if (isa<RematBarrierOp>(op)) {
-    bind(op->getResult(0), operands->front());
+  if (isa<RematBarrierOp, WaitOp>(op)) {
+    bind(op->getResult(0), operands.front());
     return success();
   }
-  if (isa<AllGatherOp, AllGatherStartOp, WaitOp>(op))
-    return runCollective(op, *operands);
   if (isa<PushAmaxOp>(op)) {
-    pushAmax(*(*operands)[0].tensor, *(*operands)[1].tensor);
+    pushAmax(*operands[0].tensor, *operands[1].tensor);
     return success();
   }
   if (auto update = dyn_cast<UpdateScaleOp>(op)) {
-    updateScale(update, *(*operands)[0].tensor, *(*operands)[1].tensor);
+    updateScale(update, *operands[0].tensor, *operands[1].tensor);
     return success();
   }
 
   SmallVector<const HostTensor *> tensors;
-  for (auto [index, slot] : llvm::enumerate(*operands)) {
+  for (auto [index, slot] : llvm::enumerate(operands)) {
     if (!slot.tensor)
       return op->emitError() << "expected operand #" << index
                              << " to be a tensor, but got a token";
@@ -243,20 +201,122 @@ LogicalResult Interpreter::runOp(Operation *op) {
   FailureOr<HostTensor> result = evaluate(op, tensors);
   if (failed(result))
     return failure();
-  Value over = getAliasedOperand(op->getResult(0));
-  if (over)
-    bind(op->getResult(0),
-         {std::make_shared<HostTensor>(std::move(*result)),
-          (*operands)[llvm::find(op->getOperands(), over) - op->operand_begin()]
-              .storage});
-  else
-    bindNew(op->getResult(0), std::move(*result));
+  bindNew(op->getResult(0), std::move(*result));
+  if (Value over = getAliasedOperand(op->getResult(0)))
+    shareStorage(
+        op->getResult(0),
+        operands[llvm::find(op->getOperands(), over) - op->operand_begin()]);
   return success();
 }
 
-LogicalResult Interpreter::runBlock(Block &block,
-                                    SmallVectorImpl<Slot> &yielded,
-                                    SmallVectorImpl<Slot> &residuals) {
+FailureOr<Interpreter::Slots> Interpreter::readAll(Operation *op) {
+  Slots operands;
+  for (Rank &rank : ranks) {
+    FailureOr<SmallVector<Slot>> slots = rank.read(op);
+    if (failed(slots))
+      return failure();
+    operands.push_back(std::move(*slots));
+  }
+  return operands;
+}
+
+LogicalResult Interpreter::runKernel(KernelOp kernel, const Slots &inputs) {
+  for (auto [rank, slots] : llvm::zip_equal(ranks, inputs))
+    for (auto [argument, slot] :
+         llvm::zip_equal(kernel.getBody().getArguments(), slots))
+      rank.bind(argument, slot);
+  Slots results(ranks.size()), residuals(ranks.size());
+  if (failed(runBlock(kernel.getBody().front(), results, residuals)))
+    return failure();
+  // Results are buffers of the kernel, whatever it computed them from, but for
+  // those that it hands through.
+  for (auto [rank, slots, mine] : llvm::zip_equal(ranks, results, inputs))
+    for (auto [result, slot] : llvm::zip_equal(kernel.getResults(), slots)) {
+      if (slot.tensor)
+        rank.bindNew(result, *slot.tensor);
+      else
+        rank.bind(result, slot); // A token.
+      if (Value over = getAliasedOperand(result))
+        rank.shareStorage(result, mine[llvm::find(kernel.getInputs(), over) -
+                                       kernel.getInputs().begin()]);
+    }
+  return success();
+}
+
+LogicalResult Interpreter::runStep(StepOp step) {
+  Slots forward(ranks.size()), backward(ranks.size()), residuals(ranks.size()),
+      none(ranks.size());
+  if (failed(runBlock(step.getForward().front(), forward, residuals)))
+    return failure();
+  for (auto [rank, slots] : llvm::zip_equal(ranks, residuals))
+    for (auto [argument, slot] :
+         llvm::zip_equal(step.getBackward().front().getArguments(), slots))
+      rank.bind(argument, slot);
+  if (failed(runBlock(step.getBackward().front(), backward, none)))
+    return failure();
+  for (auto [rank, first, second] : llvm::zip_equal(ranks, forward, backward)) {
+    first.append(second);
+    for (auto [index, slot] : llvm::enumerate(first)) {
+      if (slot.storage->freedBy)
+        return step.emitError()
+               << "gives result #" << index << ", whose storage was freed";
+      rank.bind(step.getResult(index), slot);
+    }
+  }
+  return success();
+}
+
+/// One group of ranks after the other: those that differ in the coordinate
+/// along the axis alone.
+LogicalResult Interpreter::runCollective(Operation *op, const Slots &operands) {
+  Collective collective = *getCollective(op);
+  int64_t size = collective.getSize(), stride = 1;
+  // Neighbours along an axis are as far apart as the axes after it are large.
+  for (auto [axis, length] : llvm::reverse(getGrid(op))) {
+    if (axis == collective.axis)
+      break;
+    stride *= length;
+  }
+  int64_t numRanks = ranks.size();
+  if (size > 1 && numRanks != getNumRanks(op))
+    return op->emitError() << "expected the " << getNumRanks(op)
+                           << " ranks of the grid to interpret '"
+                           << op->getName() << "', but got " << numRanks;
+  for (int64_t first = 0; first < numRanks; ++first) {
+    if (size > 1 && first / stride % size != 0)
+      continue;
+    SmallVector<const HostTensor *> tensors;
+    for (int64_t member = 0; member < size; ++member)
+      tensors.push_back(operands[first + member * stride][0].tensor.get());
+    for (int64_t member = 0; member < size; ++member)
+      ranks[first + member * stride].bindNew(
+          collective.result, evaluateCollective(collective, tensors, member));
+  }
+  // A token carries nothing.
+  if (isCollectiveStart(op))
+    for (Rank &rank : ranks)
+      rank.bind(op->getResult(1), {nullptr, std::make_shared<Storage>()});
+  return success();
+}
+
+LogicalResult Interpreter::runOp(Operation *op) {
+  if (auto step = dyn_cast<StepOp>(op))
+    return runStep(step);
+  FailureOr<Slots> operands = readAll(op);
+  if (failed(operands))
+    return failure();
+  if (auto kernel = dyn_cast<KernelOp>(op))
+    return runKernel(kernel, *operands);
+  if (getCollective(op))
+    return runCollective(op, *operands);
+  for (auto [rank, slots] : llvm::zip_equal(ranks, *operands))
+    if (failed(rank.run(op, slots)))
+      return failure();
+  return success();
+}
+
+LogicalResult Interpreter::runBlock(Block &block, Slots &yielded,
+                                    Slots &residuals) {
   for (Operation &op : block.without_terminator())
     if (failed(runOp(&op)))
       return failure();
@@ -266,43 +326,64 @@ LogicalResult Interpreter::runBlock(Block &block,
     return terminator->emitError()
            << "expected 'fp8.yield' or 'func.return' to interpret, but got '"
            << terminator->getName() << "'";
-  FailureOr<SmallVector<Slot>> operands = read(terminator);
+  FailureOr<Slots> operands = readAll(terminator);
   if (failed(operands))
     return failure();
   unsigned numValues =
       yield ? yield.getValues().size() : terminator->getNumOperands();
-  yielded.append(operands->begin(), operands->begin() + numValues);
-  residuals.append(operands->begin() + numValues, operands->end());
+  for (auto [slots, values, kept] :
+       llvm::zip_equal(*operands, yielded, residuals)) {
+    values.append(slots.begin(), slots.begin() + numValues);
+    kept.append(slots.begin() + numValues, slots.end());
+  }
   return success();
 }
 
 } // namespace
 
-FailureOr<std::vector<HostTensor>>
-mlir::fp8::interpret(func::FuncOp function,
-                     MutableArrayRef<HostTensor> arguments) {
+FailureOr<std::vector<std::vector<HostTensor>>>
+mlir::fp8::interpretRanks(func::FuncOp function,
+                          MutableArrayRef<std::vector<HostTensor>> arguments) {
   if (!llvm::hasSingleElement(function.getBody()))
     return function.emitError()
            << "expected a function of one block to interpret, but '"
            << function.getName() << "' has "
            << function.getBody().getBlocks().size();
-  if (failed(checkHostSize(function)))
+  if (failed(checkHostSize(function, arguments.size())))
     return failure();
-  Interpreter interpreter;
-  SmallVector<std::shared_ptr<HostTensor>> storage;
-  for (auto [index, argument] : llvm::enumerate(function.getArguments())) {
-    storage.push_back(std::make_shared<HostTensor>(arguments[index]));
-    interpreter.bind(argument, {storage.back(), std::make_shared<Storage>()});
-  }
-  SmallVector<Slot> results, residuals;
+  Interpreter interpreter(arguments.size());
+  std::vector<SmallVector<std::shared_ptr<HostTensor>>> storage(
+      arguments.size());
+  for (auto [rank, own, held] :
+       llvm::zip_equal(interpreter.ranks, arguments, storage))
+    for (auto [index, argument] : llvm::enumerate(function.getArguments())) {
+      held.push_back(std::make_shared<HostTensor>(own[index]));
+      rank.bind(argument, {held.back(), std::make_shared<Storage>()});
+    }
+  Interpreter::Slots results(arguments.size()), residuals(arguments.size());
   if (failed(
           interpreter.runBlock(function.getBody().front(), results, residuals)))
     return failure();
-  std::vector<HostTensor> outputs;
-  for (Slot &slot : results)
-    outputs.push_back(*slot.tensor);
-  for (auto [index, tensor] : llvm::enumerate(storage))
-    if (function.getArgAttr(index, kStateAttr))
-      arguments[index] = *tensor;
+  std::vector<std::vector<HostTensor>> outputs(arguments.size());
+  for (auto [slots, tensors] : llvm::zip_equal(results, outputs))
+    for (Slot &slot : slots)
+      tensors.push_back(*slot.tensor);
+  for (auto [held, own] : llvm::zip_equal(storage, arguments))
+    for (auto [index, tensor] : llvm::enumerate(held))
+      if (function.getArgAttr(index, kStateAttr))
+        own[index] = *tensor;
   return outputs;
+}
+
+FailureOr<std::vector<HostTensor>>
+mlir::fp8::interpret(func::FuncOp function,
+                     MutableArrayRef<HostTensor> arguments) {
+  std::vector<std::vector<HostTensor>> ranks = {
+      {arguments.begin(), arguments.end()}};
+  FailureOr<std::vector<std::vector<HostTensor>>> results =
+      interpretRanks(function, ranks);
+  if (failed(results))
+    return failure();
+  llvm::copy(ranks.front(), arguments.begin());
+  return std::move(results->front());
 }

@@ -60,15 +60,17 @@ fp8rt::Init getInit(ArgumentInit init) {
   return fp8rt::Init::Normal;
 }
 
-/// The steps of one module: what its functions hand to each other lives here,
-/// by name.
-class StepRunner {
+/// What the functions of a module hand to each other on one rank, by name.
+class RankMemory {
 public:
-  explicit StepRunner(const ReferenceOptions &options) : options(options) {}
-
-  /// Runs `function` once and returns its results.
-  FailureOr<std::vector<HostTensor>> run(func::FuncOp function, uint64_t step,
-                                         uint64_t microbatch);
+  /// The arguments of `function` on rank `rank`.
+  FailureOr<std::vector<HostTensor>>
+  makeArguments(func::FuncOp function, const Signature &signature,
+                const ReferenceOptions &options, int64_t rank, uint64_t step,
+                uint64_t microbatch);
+  /// Keeps what `function` left in its state arguments and its results.
+  void keep(func::FuncOp function, const Signature &signature,
+            ArrayRef<HostTensor> arguments, ArrayRef<HostTensor> results);
 
   /// State in the order in which functions first used it.
   std::vector<std::pair<std::string, HostTensor>> state;
@@ -77,12 +79,28 @@ private:
   /// What the caller placed first as a result of one function, and whose it
   /// was: an argument of the others, which may write a later result over it.
   std::map<std::string, std::pair<func::FuncOp, HostTensor>> placed;
+};
+
+/// The steps of one module on all ranks of its grid.
+class StepRunner {
+public:
+  StepRunner(const ReferenceOptions &options, int64_t numRanks)
+      : ranks(numRanks), options(options) {}
+
+  /// Runs `function` once and returns the results of each rank.
+  FailureOr<std::vector<std::vector<HostTensor>>>
+  run(func::FuncOp function, uint64_t step, uint64_t microbatch);
+
+  std::vector<RankMemory> ranks;
+
+private:
   const ReferenceOptions &options;
 };
 
 FailureOr<std::vector<HostTensor>>
-StepRunner::run(func::FuncOp function, uint64_t step, uint64_t microbatch) {
-  Signature signature = getSignature(function);
+RankMemory::makeArguments(func::FuncOp function, const Signature &signature,
+                          const ReferenceOptions &options, int64_t rank,
+                          uint64_t step, uint64_t microbatch) {
   std::vector<HostTensor> arguments;
   for (auto [index, argument] : llvm::enumerate(signature.arguments)) {
     std::optional<fp8rt::DType> dtype = getDType(argument.type);
@@ -110,29 +128,54 @@ StepRunner::run(func::FuncOp function, uint64_t step, uint64_t microbatch) {
       continue;
     }
     HostTensor tensor = HostTensor::zeros(type);
-    fp8rt::fillInput(tensor.bytes.data(), *dtype, type.getNumElements(),
-                     getInit(argument.init), float(argument.initScale),
-                     argument.name, getRole(argument.role), options.seed, step,
-                     microbatch);
+    ShardLayout layout = getShardLayout(function, argument, rank);
+    fp8rt::fillShard(tensor.bytes.data(), *dtype, type.getRank(),
+                     type.getShape().data(), layout.offset,
+                     layout.strides.data(), getInit(argument.init),
+                     float(argument.initScale),
+                     fp8rt::inputKey(argument.name, getRole(argument.role),
+                                     options.seed, step, microbatch));
     if (argument.role == ArgumentRole::State)
       state.push_back({argument.name, tensor});
     arguments.push_back(std::move(tensor));
   }
-  FailureOr<std::vector<HostTensor>> results = interpret(function, arguments);
-  if (failed(results))
-    return failure();
+  return arguments;
+}
+
+void RankMemory::keep(func::FuncOp function, const Signature &signature,
+                      ArrayRef<HostTensor> arguments,
+                      ArrayRef<HostTensor> results) {
   for (auto [index, argument] : llvm::enumerate(signature.arguments))
     if (argument.role == ArgumentRole::State)
       llvm::find_if(state, [&](auto &entry) {
         return entry.first == argument.name;
       })->second = arguments[index];
-  for (auto [result, tensor] : llvm::zip_equal(signature.results, *results)) {
+  for (auto [result, tensor] : llvm::zip_equal(signature.results, results)) {
     auto made = placed.find(result.name);
     if (made != placed.end())
       made->second.second = tensor;
     else if (result.isCallerPlaced)
       placed.insert({result.name, {function, tensor}});
   }
+}
+
+FailureOr<std::vector<std::vector<HostTensor>>>
+StepRunner::run(func::FuncOp function, uint64_t step, uint64_t microbatch) {
+  Signature signature = getSignature(function);
+  std::vector<std::vector<HostTensor>> arguments;
+  for (auto [rank, memory] : llvm::enumerate(ranks)) {
+    FailureOr<std::vector<HostTensor>> own = memory.makeArguments(
+        function, signature, options, rank, step, microbatch);
+    if (failed(own))
+      return failure();
+    arguments.push_back(std::move(*own));
+  }
+  FailureOr<std::vector<std::vector<HostTensor>>> results =
+      interpretRanks(function, arguments);
+  if (failed(results))
+    return failure();
+  for (auto [memory, own, made] : llvm::zip_equal(ranks, arguments, *results))
+    memory.keep(function, signature, own, made);
   return results;
 }
 
@@ -178,17 +221,17 @@ LogicalResult mlir::fp8::writeReference(ModuleOp module,
                next = beside(function.getName() + kAccumulateSuffix),
                endOfStep = beside(kEndOfStepName);
   for (func::FuncOp used : {function, startOfStep, next, endOfStep})
-    if (used && failed(checkHostSize(used)))
+    if (used && failed(checkHostSize(used, getNumRanks(module))))
       return failure();
 
-  StepRunner runner(options);
-  std::vector<HostTensor> results;
+  StepRunner runner(options, getNumRanks(module));
+  std::vector<std::vector<HostTensor>> results;
   for (int64_t step = 0; step < options.steps; ++step) {
     if (startOfStep && failed(runner.run(startOfStep, step, 0)))
       return failure();
     for (int64_t microbatch = 0; microbatch < options.microbatches;
          ++microbatch) {
-      FailureOr<std::vector<HostTensor>> outputs = runner.run(
+      FailureOr<std::vector<std::vector<HostTensor>>> outputs = runner.run(
           microbatch > 0 && next ? next : function, step, microbatch);
       if (failed(outputs))
         return failure();
@@ -200,10 +243,13 @@ LogicalResult mlir::fp8::writeReference(ModuleOp module,
 
   std::vector<std::pair<std::string, const HostTensor *>> outputs;
   Signature signature = getSignature(function);
-  for (auto [result, tensor] : llvm::zip_equal(signature.results, results))
-    outputs.push_back({result.name, &tensor});
-  for (auto &[name, tensor] : runner.state)
-    outputs.push_back({"state:" + name, &tensor});
+  for (auto [rank, tensors] : llvm::enumerate(results)) {
+    std::string suffix = results.size() == 1 ? "" : "@" + std::to_string(rank);
+    for (auto [result, tensor] : llvm::zip_equal(signature.results, tensors))
+      outputs.push_back({result.name + suffix, &tensor});
+    for (auto &[name, tensor] : runner.ranks[rank].state)
+      outputs.push_back({"state:" + name + suffix, &tensor});
+  }
 
   std::string data;
   llvm::json::Array list;

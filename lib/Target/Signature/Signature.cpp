@@ -67,6 +67,42 @@ static ArgumentRole getRole(func::FuncOp function, unsigned index) {
   return ArgumentRole::Input;
 }
 
+static int64_t getAxisSize(Operation *op, StringRef axis) {
+  for (auto [name, size] : getGrid(op))
+    if (name == axis)
+      return size;
+  return 1;
+}
+
+/// The shape of the tensor that all ranks' parts make.
+static SmallVector<int64_t> getWholeShape(Operation *op,
+                                          const SignatureArgument &argument) {
+  SmallVector<int64_t> shape(cast<RankedTensorType>(argument.type).getShape());
+  for (auto [size, axis] : llvm::zip(shape, argument.shard))
+    size *= getAxisSize(op, axis);
+  return shape;
+}
+
+ShardLayout mlir::fp8::getShardLayout(Operation *op,
+                                      const SignatureArgument &argument,
+                                      int64_t rank) {
+  ShardLayout layout;
+  ArrayRef<int64_t> shape = cast<RankedTensorType>(argument.type).getShape();
+  SmallVector<int64_t> whole = getWholeShape(op, argument);
+  layout.strides.assign(shape.size(), 1);
+  for (size_t dim = shape.size(); dim > 1; --dim)
+    layout.strides[dim - 2] = layout.strides[dim - 1] * whole[dim - 1];
+  // The coordinate along an axis; the last axis of the grid is the fastest.
+  for (auto [axis, size] : llvm::reverse(getGrid(op))) {
+    int64_t coordinate = rank % size;
+    rank /= size;
+    for (auto [dim, name] : llvm::enumerate(argument.shard))
+      if (name == axis)
+        layout.offset += coordinate * shape[dim] * layout.strides[dim];
+  }
+  return layout;
+}
+
 Signature mlir::fp8::getSignature(func::FuncOp function) {
   Signature signature;
   llvm::StringSet<> argumentNames, resultNames;
@@ -84,9 +120,13 @@ Signature mlir::fp8::getSignature(func::FuncOp function) {
     if (argument.role == ArgumentRole::State)
       argument.init = tensor && tensor.getRank() == 1 ? ArgumentInit::Zero
                                                       : ArgumentInit::One;
+    if (auto axes = function.getArgAttrOfType<ArrayAttr>(index, kShardAttr))
+      for (StringAttr axis : axes.getAsRange<StringAttr>())
+        argument.shard.push_back(axis.str());
     if (argument.role == ArgumentRole::Parameter && tensor &&
         tensor.getRank() > 0 && tensor.getShape().back() > 0)
-      argument.initScale = 1.0 / std::sqrt(double(tensor.getShape().back()));
+      argument.initScale =
+          1.0 / std::sqrt(double(getWholeShape(function, argument).back()));
     signature.arguments.push_back(std::move(argument));
   }
 

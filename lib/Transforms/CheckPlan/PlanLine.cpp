@@ -195,7 +195,8 @@ LogicalResult PlanLine::readKernel(KernelOp kernel) {
   for (auto [number, result, value] :
        llvm::enumerate(kernel.getResults(), yield.getValues())) {
     if (isa<TokenType>(result.getType())) {
-      if (value.getDefiningOp<AllGatherStartOp>()) {
+      if (Operation *start = value.getDefiningOp();
+          start && isCollectiveStart(start)) {
         transferOf[result] = static_cast<int>(transfers.size());
         ops[position].starts.push_back(static_cast<int>(transfers.size()));
         Transfer transfer;
@@ -263,8 +264,9 @@ LogicalResult PlanLine::wait(Operation *op, Value data, Value token) {
   int position = static_cast<int>(ops.size()) - 1;
   auto it = transferOf.find(token);
   if (it == transferOf.end())
-    return op->emitOpError("expected the token of an 'fp8.all_gather_start', "
-                           "but got one that no kernel started");
+    return op->emitOpError(
+        "expected the token of a collective that was started, "
+        "but got one that no kernel started");
   Transfer &transfer = transfers[it->second];
   int storage = getStorage(data);
   if (storage != transfer.writes) {

@@ -109,7 +109,26 @@ inline void fillInput(void *data, DType type, size_t count, Init init,
     storeInput(data, type, e, initialValue(init, scale, key, e));
 }
 
-/// The same for an argument's value in one run.
+/// The same for a part of a larger tensor: element (i, j, ...) of the part, of
+/// `rank` dimensions of the sizes `shape`, is element `offset + i * strides[0]
+/// + j * strides[1] + ...` of the whole.
+inline void fillShard(void *data, DType type, size_t rank, const int64_t *shape,
+                      int64_t offset, const int64_t *strides, Init init,
+                      float scale, uint64_t key) {
+  size_t count = 1;
+  for (size_t d = 0; d < rank; ++d)
+    count *= static_cast<size_t>(shape[d]);
+  for (size_t e = 0; e < count; ++e) {
+    auto rest = static_cast<int64_t>(e);
+    int64_t at = offset;
+    for (size_t d = rank; d-- > 0; rest /= shape[d])
+      at += rest % shape[d] * strides[d];
+    storeInput(data, type, e,
+               initialValue(init, scale, key, static_cast<uint64_t>(at)));
+  }
+}
+
+/// `fillInput` for an argument's value in one run.
 inline void fillInput(void *data, DType type, size_t count, Init init,
                       float scale, std::string_view name, Role role,
                       uint64_t seed, uint64_t step, uint64_t microbatch) {

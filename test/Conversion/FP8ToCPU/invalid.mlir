@@ -2,19 +2,6 @@
 
 // RUN: fp8-opt %s -fp8-lower-to-cpu -split-input-file -verify-diagnostics
 
-module attributes {fp8.grid = {tp = 4 : i64}} {
-  func.func @collective(%x: tensor<64x32xbf16>) -> tensor<256x32xbf16> {
-    // expected-error@+1 {{a kernel of kind 'collective' cannot be lowered to the cpu yet}}
-    %0 = fp8.kernel collective (%a = %x : tensor<64x32xbf16>) -> (tensor<256x32xbf16>) {
-      %g = fp8.all_gather %a axis = "tp" dim = 0 : tensor<64x32xbf16> -> tensor<256x32xbf16>
-      fp8.yield %g : tensor<256x32xbf16>
-    }
-    return %0 : tensor<256x32xbf16>
-  }
-}
-
-// -----
-
 func.func @opaque(%x: tensor<8xbf16>) -> tensor<8xbf16> {
   // expected-error@+1 {{a kernel of kind 'opaque' cannot be lowered to the cpu yet}}
   %0 = fp8.kernel opaque (%a = %x : tensor<8xbf16>) -> (tensor<8xbf16>) {

@@ -30,6 +30,7 @@ KEYS = {
     "segments": list, "resident_bytes": int, "device_bytes": OPTIONAL, "min_feasible_peak_bytes": OPTIONAL,
     "lower_bound_bytes": OPTIONAL, "bound_kind": (str, type(None)), "saved": list, "recomputed": list, "pieces": list, "frees": list,
     "in_place": list, "timeline": list, "peak_at": dict, "step_us": (int, float), "recompute_us": (int, float),
+    "communication_us": (int, float), "hidden_us": (int, float), "transfers": list,
     "gap_pct": (int, float, type(None)), "step_lower_bound_us": (int, float, type(None)),
     "step_bound_kind": (str, type(None)), "lossy": list,
 }
@@ -41,6 +42,8 @@ ENTRY_KEYS = {
     "pieces": {"value": str, "pieces": int, "rows": int, "why": str},
     "frees": {"value": str, "bytes": int, "after": str, "naive_after": str},
     "in_place": {"value": str, "over": str, "bytes": int, "storage": str},
+    "transfers": {"value": str, "axis": str, "own_bytes": int, "result_bytes": int, "link_bytes": int,
+                  "us": (int, float), "hidden_us": (int, float)},
     "timeline": {"op": str, "live_bytes": int},
 }
 

@@ -65,6 +65,23 @@ func.func @gather(%x: tensor<64x32xbf16>) -> tensor<256x32xbf16> {
 
 // -----
 
+// Four ranks. A reduce-scatter of 16,384 bytes receives three parts and adds three numbers an element of its part; an
+// all-reduce moves that twice; of 4,096 bytes exchanged three quarters go over the link.
+// CHECK-LABEL: func.func @reductions
+// CHECK: fp8.reduce_scatter {{.*}}fp8.cost = {bytes_read = 16384 : i64, bytes_sent = 12288 : i64, bytes_written = 4096 : i64, flops_f32 = 6144 : i64, ns = {{[0-9]+}} : i64, recompute = "priced"}
+// CHECK: fp8.all_reduce {{.*}}fp8.cost = {bytes_read = 16384 : i64, bytes_sent = 24576 : i64, bytes_written = 16384 : i64, flops_f32 = 6144 : i64
+// CHECK: fp8.all_to_all {{.*}}fp8.cost = {bytes_read = 4096 : i64, bytes_sent = 3072 : i64, bytes_written = 4096 : i64, ns = {{[0-9]+}} : i64, recompute = "priced"}
+module attributes {fp8.grid = {tp = 4 : i64}} {
+func.func @reductions(%x: tensor<256x32xbf16>, %z: tensor<64x32xbf16>) -> (tensor<64x32xbf16>, tensor<256x32xbf16>, tensor<16x128xbf16>) {
+  %s = fp8.reduce_scatter sum %x axis = "tp" dim = 0 : tensor<256x32xbf16> -> tensor<64x32xbf16>
+  %a = fp8.all_reduce sum %x axis = "tp" : tensor<256x32xbf16> -> tensor<256x32xbf16>
+  %e = fp8.all_to_all %z axis = "tp" split = 0 concat = 1 : tensor<64x32xbf16> -> tensor<16x128xbf16>
+  return %s, %a, %e : tensor<64x32xbf16>, tensor<256x32xbf16>, tensor<16x128xbf16>
+}
+}
+
+// -----
+
 // CHECK-LABEL: func.func @elementwise
 // Two operands of 4 * 1000 bytes, one result: 12000 bytes at 8e9 /s take 1500 ns, 1000 flops 50 ns.
 // CHECK: arith.addf {{.*}}fp8.cost = {bytes_read = 8000 : i64, bytes_written = 4000 : i64, flops_f32 = 1000 : i64, ns = 2500 : i64, recompute = "yes"}

@@ -25,6 +25,9 @@ errors = []
 # What an example needs around it to be a whole program: text before and after.
 CONTEXTS = {
     "all_gather_start": ("", "%r = fp8.wait %g, %t : tensor<256x32xbf16>"),
+    "all_reduce_start": ("", "%r = fp8.wait %g, %t : tensor<1x1xf32>"),
+    "all_to_all_start": ("", "%r = fp8.wait %g, %t : tensor<16x128xbf16>"),
+    "reduce_scatter_start": ("", "%r = fp8.wait %g, %t : tensor<64x32xbf16>"),
     "free": (
         "%m = fp8.kernel loop (%a = %x : tensor<64x32xbf16>) -> (tensor<64x1xf32>) {\n"
         "  %0 = fp8.amax %a group = [1, 0] : tensor<64x32xbf16> -> tensor<64x1xf32>\n"

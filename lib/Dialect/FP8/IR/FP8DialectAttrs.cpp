@@ -80,6 +80,35 @@ static LogicalResult verifyGrid(Operation *op, Attribute value) {
   return success();
 }
 
+/// One axis of the grid or "" for each dimension of `type`, no axis twice.
+static LogicalResult verifyShard(EmitError emitError, Operation *op, Type type,
+                                 Attribute value) {
+  auto axes = dyn_cast<ArrayAttr>(value);
+  auto tensor = dyn_cast<RankedTensorType>(type);
+  if (!axes || !tensor || int64_t(axes.size()) != tensor.getRank())
+    return emitError() << "expected '" << kShardAttr
+                       << "' to be an array of strings, one for each dimension "
+                          "of "
+                       << type << ", but got " << value;
+  auto grid = getGrid(op);
+  for (auto [index, entry] : llvm::enumerate(axes)) {
+    auto axis = dyn_cast<StringAttr>(entry);
+    if (!axis)
+      return emitError() << "expected '" << kShardAttr
+                         << "' to be an array of strings, but got " << value;
+    if (axis.empty())
+      continue;
+    if (llvm::none_of(grid, [&](auto &known) { return known.first == axis; }))
+      return emitError() << "expected the axes of '" << kShardAttr
+                         << "' in the '" << kGridAttr
+                         << "' of the module, but got " << axis;
+    if (llvm::is_contained(axes.getValue().take_front(index), entry))
+      return emitError() << "expected each axis once in '" << kShardAttr
+                         << "', but got " << value;
+  }
+  return success();
+}
+
 /// Attributes that the annotating passes write, for tests.
 static LogicalResult verifyAnnotation(Operation *op, StringRef name,
                                       Attribute value) {
@@ -192,15 +221,18 @@ LogicalResult FP8Dialect::verifyRegionArgAttribute(Operation *op,
   };
   if (name == kSegmentAttr)
     return verifySegment(emitError, attribute.getValue());
+  auto function = dyn_cast<FunctionOpInterface>(op);
+  if (name == kShardAttr && function && arg < function.getNumArguments())
+    return verifyShard(emitError, op, function.getArgumentTypes()[arg],
+                       attribute.getValue());
   if (!llvm::is_contained(
           {kParameterAttr, kTangentAttr, kStateAttr, kDonatedAttr, kFrozenAttr},
           name))
     return refuseUnknown(emitError, attribute, "an argument",
                          {kParameterAttr, kTangentAttr, kStateAttr,
-                          kDonatedAttr, kFrozenAttr, kSegmentAttr});
+                          kDonatedAttr, kFrozenAttr, kSegmentAttr, kShardAttr});
   if (failed(verifyUnit(emitError, attribute)))
     return failure();
-  auto function = dyn_cast<FunctionOpInterface>(op);
   if (name != kStateAttr || !function || arg >= function.getNumArguments())
     return success();
   Type type = function.getArgumentTypes()[arg];
@@ -226,9 +258,14 @@ LogicalResult FP8Dialect::verifyRegionResultAttribute(
                        << "' to be a string that is not empty, but got "
                        << attribute.getValue();
   }
+  auto function = dyn_cast<FunctionOpInterface>(op);
+  if (attribute.getName() == kShardAttr && function &&
+      result < function.getNumResults())
+    return verifyShard(emitError, op, function.getResultTypes()[result],
+                       attribute.getValue());
   if (attribute.getName() != kPlacementAttr)
     return refuseUnknown(emitError, attribute, "a result",
-                         {kPlacementAttr, kNameAttr, kSegmentAttr});
+                         {kPlacementAttr, kNameAttr, kSegmentAttr, kShardAttr});
   if (text && (text.getValue() == "arena" || text.getValue() == "caller"))
     return success();
   return emitError() << "expected '" << kPlacementAttr

@@ -352,7 +352,7 @@ static bool isOnlyOp(KernelKind kind, Operation *op) {
   case KernelKind::Matmul:
     return isa<MatmulOp>(op);
   case KernelKind::Collective:
-    return isa<AllGatherOp, AllGatherStartOp, WaitOp>(op);
+    return isa<WaitOp>(op) || getCollective(op);
   case KernelKind::Opaque:
     return isa<OpaqueOp>(op);
   case KernelKind::State:

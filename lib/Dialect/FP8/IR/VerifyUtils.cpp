@@ -60,6 +60,12 @@ LogicalResult checks::verifyScale(Operation *op, StringRef dataName, Value data,
 // Where a scale comes from
 //===----------------------------------------------------------------------===//
 
+/// True for collectives that only move data.
+static bool isMove(Operation *op) {
+  std::optional<Collective> collective = getCollective(op);
+  return collective && !collective->reduce;
+}
+
 /// The value before views, transposes, gathers and barriers: what a tensor and
 /// its scale go through alike.
 static Value skipMoves(Value value) {
@@ -68,7 +74,7 @@ static Value skipMoves(Value value) {
   for (int steps = 0; steps < 1024; ++steps) {
     Operation *op = value.getDefiningOp();
     if (!op || op->getNumOperands() == 0 ||
-        !(isView(op) || isa<TransposeOp, AllGatherOp, AllGatherStartOp>(op)))
+        !(isView(op) || isa<TransposeOp>(op) || isMove(op)))
       return value;
     value = op->getOperand(0);
   }

@@ -185,7 +185,7 @@ func.func @f(%x: tensor<64x32xbf16, #sparse>) {
 
 // -----
 
-// expected-error@+1 {{expected an attribute of the fp8 dialect that an argument may have ('fp8.parameter', 'fp8.tangent', 'fp8.state', 'fp8.donated', 'fp8.frozen', 'fp8.segment'), but got 'fp8.param'}}
+// expected-error@+1 {{expected an attribute of the fp8 dialect that an argument may have ('fp8.parameter', 'fp8.tangent', 'fp8.state', 'fp8.donated', 'fp8.frozen', 'fp8.segment', 'fp8.shard'), but got 'fp8.param'}}
 func.func private @f(tensor<8xf32> {fp8.param})
 
 // -----
@@ -200,7 +200,7 @@ func.func private @f(tensor<8xbf16> {fp8.state})
 
 // -----
 
-// expected-error@+1 {{result 0: expected an attribute of the fp8 dialect that a result may have ('fp8.placement', 'fp8.name', 'fp8.segment'), but got 'fp8.parameter'}}
+// expected-error@+1 {{result 0: expected an attribute of the fp8 dialect that a result may have ('fp8.placement', 'fp8.name', 'fp8.segment', 'fp8.shard'), but got 'fp8.parameter'}}
 func.func private @f() -> (tensor<8xf32> {fp8.parameter})
 
 // -----
@@ -381,3 +381,41 @@ func.func private @f() attributes {fp8.part_of = ""}
 
 // expected-error@+1 {{expected 'fp8.part_of' on a function, but got it on 'builtin.module'}}
 module attributes {fp8.part_of = "f"} {}
+
+// -----
+
+// fp8.shard: one entry a dimension
+module attributes {fp8.grid = {tp = 2}} {
+  // expected-error@+1 {{argument 0: expected 'fp8.shard' to be an array of strings, one for each dimension of 'tensor<8x4xf32>', but got ["tp"]}}
+  func.func @f(%x: tensor<8x4xf32> {fp8.shard = ["tp"]}) {
+    return
+  }
+}
+
+// -----
+
+// fp8.shard: an axis of the grid
+module attributes {fp8.grid = {tp = 2}} {
+  // expected-error@+1 {{argument 0: expected the axes of 'fp8.shard' in the 'fp8.grid' of the module, but got "dp"}}
+  func.func @f(%x: tensor<8x4xf32> {fp8.shard = ["", "dp"]}) {
+    return
+  }
+}
+
+// -----
+
+// fp8.shard: no axis twice
+module attributes {fp8.grid = {tp = 2}} {
+  // expected-error@+1 {{result 0: expected each axis once in 'fp8.shard', but got ["tp", "tp"]}}
+  func.func private @f(%x: tensor<8x4xf32>) -> (tensor<8x4xf32> {fp8.shard = ["tp", "tp"]})
+}
+
+// -----
+
+// fp8.shard: strings
+module attributes {fp8.grid = {tp = 2}} {
+  // expected-error@+1 {{argument 0: expected 'fp8.shard' to be an array of strings, but got [1]}}
+  func.func @f(%x: tensor<8xf32> {fp8.shard = [1]}) {
+    return
+  }
+}

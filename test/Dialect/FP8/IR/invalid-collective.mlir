@@ -227,3 +227,355 @@ func.func @f(%x: tensor<256x32xbf16>, %t: !fp8.token) {
   %w = "fp8.wait"(%x, %t) : (tensor<256x32xbf16>, !fp8.token) -> tensor<256x32xf32>
   return
 }
+
+// -----
+
+// reduce_scatter C1
+module attributes {fp8.grid = {tp = 4}} {
+  func.func @f(%x: tensor<256x32xbf16>) {
+    // expected-error@+1 {{expected axis 'dp' in the 'fp8.grid' of the module, but got none there}}
+    %0 = fp8.reduce_scatter sum %x axis = "dp" dim = 0 : tensor<256x32xbf16> -> tensor<64x32xbf16>
+    return
+  }
+}
+
+// -----
+
+// reduce_scatter C2
+module attributes {fp8.grid = {tp = 4}} {
+  func.func @f(%x: tensor<256x32xbf16>) {
+    // expected-error@+1 {{expected 'dim' between 0 and 1, but got 2}}
+    %0 = fp8.reduce_scatter sum %x axis = "tp" dim = 2 : tensor<256x32xbf16> -> tensor<64x32xbf16>
+    return
+  }
+}
+
+// -----
+
+// reduce_scatter C2
+module attributes {fp8.grid = {tp = 4}} {
+  func.func @f(%x: tensor<256x32xbf16>) {
+    // expected-error@+1 {{expected 'x' of shape [512, 32], but got [256, 32]}}
+    %0 = fp8.reduce_scatter sum %x axis = "tp" dim = 0 : tensor<256x32xbf16> -> tensor<128x32xbf16>
+    return
+  }
+}
+
+// -----
+
+// reduce_scatter C3
+module attributes {fp8.grid = {tp = 4}} {
+  func.func @f(%x: tensor<256x32xbf16>) {
+    // expected-error@+1 {{expected one element type and encoding, but got 'tensor<256x32xbf16>' and 'tensor<64x32xf32>'}}
+    %0 = fp8.reduce_scatter sum %x axis = "tp" dim = 0 : tensor<256x32xbf16> -> tensor<64x32xf32>
+    return
+  }
+}
+
+// -----
+
+// reduce_scatter C4
+module attributes {fp8.grid = {tp = 4}} {
+  func.func @f(%x: tensor<256x32xbf16>) {
+    // expected-error@+1 {{expected 'acc' of f32 or bf16 and only for a sum, but got 'bf16' for a max}}
+    %0 = fp8.reduce_scatter max %x axis = "tp" dim = 0 acc = bf16 : tensor<256x32xbf16> -> tensor<64x32xbf16>
+    return
+  }
+}
+
+// -----
+
+// reduce_scatter C4
+module attributes {fp8.grid = {tp = 4}} {
+  func.func @f(%x: tensor<256x32xbf16>) {
+    // expected-error@+1 {{expected 'acc' of f32 or bf16 and only for a sum, but got 'f16' for a sum}}
+    %0 = fp8.reduce_scatter sum %x axis = "tp" dim = 0 acc = f16 : tensor<256x32xbf16> -> tensor<64x32xbf16>
+    return
+  }
+}
+
+// -----
+
+// reduce_scatter_start C1
+module attributes {fp8.grid = {tp = 4}} {
+  func.func @f(%x: tensor<256x32xbf16>) {
+    // expected-error@+1 {{expected axis 'dp' in the 'fp8.grid' of the module, but got none there}}
+    %0, %t = fp8.reduce_scatter_start sum %x axis = "dp" dim = 0 : tensor<256x32xbf16> -> tensor<64x32xbf16>, !fp8.token
+    %w = fp8.wait %0, %t : tensor<64x32xbf16>
+    return
+  }
+}
+
+// -----
+
+// reduce_scatter_start C2
+module attributes {fp8.grid = {tp = 4}} {
+  func.func @f(%x: tensor<256x32xbf16>) {
+    // expected-error@+1 {{expected 'dim' between 0 and 1, but got 2}}
+    %0, %t = fp8.reduce_scatter_start sum %x axis = "tp" dim = 2 : tensor<256x32xbf16> -> tensor<64x32xbf16>, !fp8.token
+    %w = fp8.wait %0, %t : tensor<64x32xbf16>
+    return
+  }
+}
+
+// -----
+
+// reduce_scatter_start C3
+module attributes {fp8.grid = {tp = 4}} {
+  func.func @f(%x: tensor<256x32xbf16>) {
+    // expected-error@+1 {{expected one element type and encoding, but got 'tensor<256x32xbf16>' and 'tensor<64x32xf32>'}}
+    %0, %t = fp8.reduce_scatter_start sum %x axis = "tp" dim = 0 : tensor<256x32xbf16> -> tensor<64x32xf32>, !fp8.token
+    %w = fp8.wait %0, %t : tensor<64x32xf32>
+    return
+  }
+}
+
+// -----
+
+// reduce_scatter_start C4
+module attributes {fp8.grid = {tp = 4}} {
+  func.func @f(%x: tensor<256x32xbf16>) {
+    // expected-error@+1 {{expected 'acc' of f32 or bf16 and only for a sum, but got 'bf16' for a max}}
+    %0, %t = fp8.reduce_scatter_start max %x axis = "tp" dim = 0 acc = bf16 : tensor<256x32xbf16> -> tensor<64x32xbf16>, !fp8.token
+    %w = fp8.wait %0, %t : tensor<64x32xbf16>
+    return
+  }
+}
+
+// -----
+
+// reduce_scatter_start C5, never waited for
+module attributes {fp8.grid = {tp = 4}} {
+  func.func @f(%x: tensor<256x32xbf16>) {
+    // expected-error@+1 {{expected exactly one use of the token, but got 0}}
+    %0, %t = fp8.reduce_scatter_start sum %x axis = "tp" dim = 0 : tensor<256x32xbf16> -> tensor<64x32xbf16>, !fp8.token
+    return
+  }
+}
+
+// -----
+
+// all_reduce C1
+module attributes {fp8.grid = {tp = 4}} {
+  func.func @f(%x: tensor<256x32xbf16>) {
+    // expected-error@+1 {{expected axis 'dp' in the 'fp8.grid' of the module, but got none there}}
+    %0 = fp8.all_reduce sum %x axis = "dp" : tensor<256x32xbf16> -> tensor<256x32xbf16>
+    return
+  }
+}
+
+// -----
+
+// all_reduce C2
+module attributes {fp8.grid = {tp = 4}} {
+  func.func @f(%x: tensor<256x32xbf16>) {
+    // expected-error@+1 {{expected operand and result of one type, but got 'tensor<256x32xbf16>' and 'tensor<256x32xf32>'}}
+    %0 = fp8.all_reduce sum %x axis = "tp" : tensor<256x32xbf16> -> tensor<256x32xf32>
+    return
+  }
+}
+
+// -----
+
+// all_reduce C3
+module attributes {fp8.grid = {tp = 4}} {
+  func.func @f(%x: tensor<256x32xbf16>) {
+    // expected-error@+1 {{expected 'acc' of f32 or bf16 and only for a sum, but got 'f32' for a max}}
+    %0 = fp8.all_reduce max %x axis = "tp" acc = f32 : tensor<256x32xbf16> -> tensor<256x32xbf16>
+    return
+  }
+}
+
+// -----
+
+// all_reduce_start C1
+module attributes {fp8.grid = {tp = 4}} {
+  func.func @f(%x: tensor<256x32xbf16>) {
+    // expected-error@+1 {{expected axis 'dp' in the 'fp8.grid' of the module, but got none there}}
+    %0, %t = fp8.all_reduce_start sum %x axis = "dp" : tensor<256x32xbf16> -> tensor<256x32xbf16>, !fp8.token
+    %w = fp8.wait %0, %t : tensor<256x32xbf16>
+    return
+  }
+}
+
+// -----
+
+// all_reduce_start C2
+module attributes {fp8.grid = {tp = 4}} {
+  func.func @f(%x: tensor<256x32xbf16>) {
+    // expected-error@+1 {{expected operand and result of one type, but got 'tensor<256x32xbf16>' and 'tensor<256x32xf32>'}}
+    %0, %t = fp8.all_reduce_start sum %x axis = "tp" : tensor<256x32xbf16> -> tensor<256x32xf32>, !fp8.token
+    %w = fp8.wait %0, %t : tensor<256x32xf32>
+    return
+  }
+}
+
+// -----
+
+// all_reduce_start C3
+module attributes {fp8.grid = {tp = 4}} {
+  func.func @f(%x: tensor<256x32xbf16>) {
+    // expected-error@+1 {{expected 'acc' of f32 or bf16 and only for a sum, but got 'f32' for a max}}
+    %0, %t = fp8.all_reduce_start max %x axis = "tp" acc = f32 : tensor<256x32xbf16> -> tensor<256x32xbf16>, !fp8.token
+    %w = fp8.wait %0, %t : tensor<256x32xbf16>
+    return
+  }
+}
+
+// -----
+
+// all_reduce_start C4, never waited for
+module attributes {fp8.grid = {tp = 4}} {
+  func.func @f(%x: tensor<256x32xbf16>) {
+    // expected-error@+1 {{expected exactly one use of the token, but got 0}}
+    %0, %t = fp8.all_reduce_start sum %x axis = "tp" : tensor<256x32xbf16> -> tensor<256x32xbf16>, !fp8.token
+    return
+  }
+}
+
+// -----
+
+// all_to_all C1
+module attributes {fp8.grid = {tp = 4}} {
+  func.func @f(%x: tensor<256x32xbf16>) {
+    // expected-error@+1 {{expected axis 'dp' in the 'fp8.grid' of the module, but got none there}}
+    %0 = fp8.all_to_all %x axis = "dp" split = 0 concat = 1 : tensor<256x32xbf16> -> tensor<64x128xbf16>
+    return
+  }
+}
+
+// -----
+
+// all_to_all C2
+module attributes {fp8.grid = {tp = 4}} {
+  func.func @f(%x: tensor<256x32xbf16>) {
+    // expected-error@+1 {{expected 'split' between 0 and 1, but got 2}}
+    %0 = fp8.all_to_all %x axis = "tp" split = 2 concat = 1 : tensor<256x32xbf16> -> tensor<64x128xbf16>
+    return
+  }
+}
+
+// -----
+
+// all_to_all C2
+module attributes {fp8.grid = {tp = 4}} {
+  func.func @f(%x: tensor<256x32xbf16>) {
+    // expected-error@+1 {{expected 'concat' between 0 and 1, but got -1}}
+    %0 = fp8.all_to_all %x axis = "tp" split = 0 concat = -1 : tensor<256x32xbf16> -> tensor<64x128xbf16>
+    return
+  }
+}
+
+// -----
+
+// all_to_all C2
+module attributes {fp8.grid = {tp = 4}} {
+  func.func @f(%x: tensor<254x32xbf16>) {
+    // expected-error@+1 {{expected dim 0 of the operand to be a multiple of the 4 ranks, but got 254}}
+    %0 = fp8.all_to_all %x axis = "tp" split = 0 concat = 1 : tensor<254x32xbf16> -> tensor<64x128xbf16>
+    return
+  }
+}
+
+// -----
+
+// all_to_all C2
+module attributes {fp8.grid = {tp = 4}} {
+  func.func @f(%x: tensor<256x32xbf16>) {
+    // expected-error@+1 {{expected 'result' of shape [64, 128], but got [128, 64]}}
+    %0 = fp8.all_to_all %x axis = "tp" split = 0 concat = 1 : tensor<256x32xbf16> -> tensor<128x64xbf16>
+    return
+  }
+}
+
+// -----
+
+// all_to_all C3
+module attributes {fp8.grid = {tp = 4}} {
+  func.func @f(%x: tensor<256x32xbf16>) {
+    // expected-error@+1 {{expected one element type and encoding, but got}}
+    %0 = fp8.all_to_all %x axis = "tp" split = 0 concat = 1 : tensor<256x32xbf16> -> tensor<64x128xf32>
+    return
+  }
+}
+
+// -----
+
+// all_to_all C3
+module attributes {fp8.grid = {tp = 4}} {
+  func.func @f(%x: tensor<256x32xf8E4M3FN, #fp8.tensor<scale = [128, 128]>>) {
+    // expected-error@+1 {{expected a scale group in dim 0 that divides the piece's 64, but got 128}}
+    %0 = fp8.all_to_all %x axis = "tp" split = 0 concat = 1 : tensor<256x32xf8E4M3FN, #fp8.tensor<scale = [128, 128]>> -> tensor<64x128xf8E4M3FN, #fp8.tensor<scale = [128, 128]>>
+    return
+  }
+}
+
+// -----
+
+// all_to_all C4
+module attributes {fp8.grid = {tp = 4}} {
+  func.func @f(%x: tensor<256x128xf8E4M3FN, #fp8.tensor<scale = [1, 128], layout = gemm_ready>>) {
+    // expected-error@+1 {{expected compact scales, but got}}
+    %0 = fp8.all_to_all %x axis = "tp" split = 0 concat = 1 : tensor<256x128xf8E4M3FN, #fp8.tensor<scale = [1, 128], layout = gemm_ready>> -> tensor<64x512xf8E4M3FN, #fp8.tensor<scale = [1, 128], layout = gemm_ready>>
+    return
+  }
+}
+
+// -----
+
+// all_to_all_start C1
+module attributes {fp8.grid = {tp = 4}} {
+  func.func @f(%x: tensor<256x32xbf16>) {
+    // expected-error@+1 {{expected axis 'dp' in the 'fp8.grid' of the module, but got none there}}
+    %0, %t = fp8.all_to_all_start %x axis = "dp" split = 0 concat = 1 : tensor<256x32xbf16> -> tensor<64x128xbf16>, !fp8.token
+    %w = fp8.wait %0, %t : tensor<64x128xbf16>
+    return
+  }
+}
+
+// -----
+
+// all_to_all_start C2
+module attributes {fp8.grid = {tp = 4}} {
+  func.func @f(%x: tensor<256x32xbf16>) {
+    // expected-error@+1 {{expected 'split' between 0 and 1, but got 2}}
+    %0, %t = fp8.all_to_all_start %x axis = "tp" split = 2 concat = 1 : tensor<256x32xbf16> -> tensor<64x128xbf16>, !fp8.token
+    %w = fp8.wait %0, %t : tensor<64x128xbf16>
+    return
+  }
+}
+
+// -----
+
+// all_to_all_start C3
+module attributes {fp8.grid = {tp = 4}} {
+  func.func @f(%x: tensor<256x32xbf16>) {
+    // expected-error@+1 {{expected one element type and encoding, but got}}
+    %0, %t = fp8.all_to_all_start %x axis = "tp" split = 0 concat = 1 : tensor<256x32xbf16> -> tensor<64x128xf32>, !fp8.token
+    %w = fp8.wait %0, %t : tensor<64x128xf32>
+    return
+  }
+}
+
+// -----
+
+// all_to_all_start C4
+module attributes {fp8.grid = {tp = 4}} {
+  func.func @f(%x: tensor<256x128xf8E4M3FN, #fp8.tensor<scale = [1, 128], layout = gemm_ready>>) {
+    // expected-error@+1 {{expected compact scales, but got}}
+    %0, %t = fp8.all_to_all_start %x axis = "tp" split = 0 concat = 1 : tensor<256x128xf8E4M3FN, #fp8.tensor<scale = [1, 128], layout = gemm_ready>> -> tensor<64x512xf8E4M3FN, #fp8.tensor<scale = [1, 128], layout = gemm_ready>>, !fp8.token
+    %w = fp8.wait %0, %t : tensor<64x512xf8E4M3FN, #fp8.tensor<scale = [1, 128], layout = gemm_ready>>
+    return
+  }
+}
+
+// -----
+
+// all_to_all_start C5, never waited for
+module attributes {fp8.grid = {tp = 4}} {
+  func.func @f(%x: tensor<256x32xbf16>) {
+    // expected-error@+1 {{expected exactly one use of the token, but got 0}}
+    %0, %t = fp8.all_to_all_start %x axis = "tp" split = 0 concat = 1 : tensor<256x32xbf16> -> tensor<64x128xbf16>, !fp8.token
+    return
+  }
+}

@@ -137,6 +137,23 @@ func.func @collectives(%x: tensor<64x32xbf16>, %q: tensor<64x256xf8E4M3FN, #fp8.
   %r, %t = fp8.all_gather_start %x axis = "tp" dim = 0 : tensor<64x32xbf16> -> tensor<256x32xbf16>, !fp8.token
   // CHECK: fp8.wait %{{.*}}, %{{.*}} : tensor<256x32xbf16>
   %w = fp8.wait %r, %t : tensor<256x32xbf16>
+  // CHECK: fp8.reduce_scatter sum %{{.*}} axis = "tp" dim = 0 : tensor<256x32xbf16> -> tensor<64x32xbf16>
+  %s = fp8.reduce_scatter sum %w axis = "tp" dim = 0 : tensor<256x32xbf16> -> tensor<64x32xbf16>
+  // CHECK: fp8.reduce_scatter sum %{{.*}} axis = "tp" dim = 1 acc = bf16 : tensor<256x32xbf16> -> tensor<256x8xbf16>
+  %s1 = fp8.reduce_scatter sum %w axis = "tp" dim = 1 acc = bf16 : tensor<256x32xbf16> -> tensor<256x8xbf16>
+  // CHECK: fp8.reduce_scatter_start max %{{.*}} axis = "tp" dim = 0 : tensor<256x32xbf16> -> tensor<64x32xbf16>, !fp8.token
+  %s2, %t2 = fp8.reduce_scatter_start max %w axis = "tp" dim = 0 : tensor<256x32xbf16> -> tensor<64x32xbf16>, !fp8.token
+  %w2 = fp8.wait %s2, %t2 : tensor<64x32xbf16>
+  // CHECK: fp8.all_reduce sum %{{.*}} axis = "dp" acc = f32 : tensor<64x32xbf16> -> tensor<64x32xbf16>
+  %a = fp8.all_reduce sum %x axis = "dp" acc = f32 : tensor<64x32xbf16> -> tensor<64x32xbf16>
+  // CHECK: fp8.all_reduce_start max %{{.*}} axis = "dp" : tensor<64x32xbf16> -> tensor<64x32xbf16>, !fp8.token
+  %a2, %t3 = fp8.all_reduce_start max %x axis = "dp" : tensor<64x32xbf16> -> tensor<64x32xbf16>, !fp8.token
+  %w3 = fp8.wait %a2, %t3 : tensor<64x32xbf16>
+  // CHECK: fp8.all_to_all %{{.*}} axis = "tp" split = 0 concat = 1 : tensor<64x32xbf16> -> tensor<16x128xbf16>
+  %e = fp8.all_to_all %x axis = "tp" split = 0 concat = 1 : tensor<64x32xbf16> -> tensor<16x128xbf16>
+  // CHECK: fp8.all_to_all_start %{{.*}} axis = "tp" split = 0 concat = 0 : tensor<64x32xbf16> -> tensor<64x32xbf16>, !fp8.token
+  %e2, %t4 = fp8.all_to_all_start %x axis = "tp" split = 0 concat = 0 : tensor<64x32xbf16> -> tensor<64x32xbf16>, !fp8.token
+  %w4 = fp8.wait %e2, %t4 : tensor<64x32xbf16>
   return %w : tensor<256x32xbf16>
 }
 

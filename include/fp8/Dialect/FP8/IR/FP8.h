@@ -100,6 +100,14 @@ bool isUpdated(OpOperand &use);
 /// The value whose storage `value` names, inside one region.
 Value getRoot(Value value);
 
+/// The axes of the grid of the nearest module around `op` that has one, with
+/// their sizes, in the order of the attribute (by name). The last axis is the
+/// one along which neighbouring ranks differ. Empty without a grid.
+SmallVector<std::pair<StringRef, int64_t>> getGrid(Operation *op);
+
+/// The number of ranks of the grid around `op`: 1 without one.
+int64_t getNumRanks(Operation *op);
+
 /// Names of the discardable attributes of the dialect (see the dialect's
 /// documentation).
 inline constexpr StringLiteral kParameterAttr = "fp8.parameter";
@@ -107,6 +115,7 @@ inline constexpr StringLiteral kTangentAttr = "fp8.tangent";
 inline constexpr StringLiteral kStateAttr = "fp8.state";
 inline constexpr StringLiteral kDonatedAttr = "fp8.donated";
 inline constexpr StringLiteral kFrozenAttr = "fp8.frozen";
+inline constexpr StringLiteral kShardAttr = "fp8.shard";
 inline constexpr StringLiteral kPlacementAttr = "fp8.placement";
 inline constexpr StringLiteral kNameAttr = "fp8.name";
 inline constexpr StringLiteral kSegmentAttr = "fp8.segment";
@@ -138,5 +147,35 @@ inline constexpr StringLiteral kAccumulateSuffix = ".accumulate";
 #include "fp8/Dialect/FP8/IR/FP8Types.h.inc"
 #define GET_OP_CLASSES
 #include "fp8/Dialect/FP8/IR/FP8Ops.h.inc"
+
+namespace mlir::fp8 {
+
+/// What a collective does, be it whole or its start half.
+struct Collective {
+  enum class Kind { AllGather, ReduceScatter, AllReduce, AllToAll };
+
+  Kind kind;
+  Value x, result;
+  StringRef axis;
+  /// The dimension of the operand that is cut into one part a rank, and that of
+  /// the result along which the parts that arrive are joined; -1 where there is
+  /// none.
+  int64_t split = -1, concat = -1;
+  /// How the parts that arrive become one; nothing where they are joined.
+  std::optional<ReduceKind> reduce = std::nullopt;
+  /// The type that sums are taken in; null for f32.
+  Type acc = {};
+
+  /// The ranks along `axis`; `x` has a module with a grid around it.
+  int64_t getSize() const;
+};
+
+/// What `op` does if it is a collective or the start of one.
+std::optional<Collective> getCollective(Operation *op);
+
+/// True for the start half of a collective.
+bool isCollectiveStart(Operation *op);
+
+} // namespace mlir::fp8
 
 #endif // FP8_DIALECT_FP8_IR_FP8_H

@@ -36,6 +36,7 @@ def FP8_Dialect : Dialect {
     | `fp8.state` | function argument, an f32 tensor | unit | updated in place by `fp8.push_amax` and `fp8.update_scale` |
     | `fp8.donated` | function argument | unit | its storage may be overwritten |
     | `fp8.frozen` | function argument | unit | gets no gradient |
+    | `fp8.shard` | function argument or result | array of strings, one a dimension | the grid axis along which the ranks hold parts of that dimension, `""` for none; the type is that of one part |
     | `fp8.placement` | function result | `"arena"` or `"caller"` | whose buffer holds it |
     | `fp8.name` | function result | string, not empty | what artifacts call it |
     | `fp8.segment` | function argument or result | `"saved"` or `"deferred"` | what crosses between the parts of a step, set by `fp8-split` |

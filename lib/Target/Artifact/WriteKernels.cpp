@@ -1,0 +1,372 @@
+//===- WriteKernels.cpp - kernels as commands -------------------*- C++ -*-===//
+//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The commands of single kernels and waits.
+//
+//===----------------------------------------------------------------------===//
+
+#include "FunctionWriter.h"
+
+#include "fp8/Analysis/PlanGraph.h"
+
+using namespace mlir;
+using namespace mlir::fp8;
+
+/// What a loop kernel moves and computes, for ledgers.
+static void addWork(json::Object &command, const OpCost &work) {
+  command["bytes"] = work.bytesRead + work.bytesWritten;
+  command["flops"] = work.flopsF32;
+}
+
+LogicalResult FunctionWriter::writeKernel(KernelOp kernel) {
+  if (kernel.getKind() == KernelKind::Opaque)
+    return kernel.emitError()
+           << "a kernel of kind '" << stringifyKernelKind(kernel.getKind())
+           << "' cannot be lowered yet";
+  if (kernel.getNumResults() && !kernel.getOffsets())
+    return kernel.emitError() << "expected a kernel with offsets; run "
+                                 "'fp8-place' first";
+  SmallVector<View> inputs;
+  for (Value input : kernel.getInputs()) {
+    if (isa<TokenType>(input.getType())) {
+      inputs.push_back({});
+      continue;
+    }
+    FailureOr<View> view = viewOf(input, kernel);
+    if (failed(view))
+      return failure();
+    inputs.push_back(*view);
+  }
+  Block &body = kernel.getBody().front();
+  // What the kernel is for: what makes its first result, else its first op.
+  Operation *main = &body.front();
+  if (kernel.getNumResults())
+    if (Operation *op = body.getTerminator()->getOperand(0).getDefiningOp())
+      main = op;
+  int64_t ordinal = ordinals[main->getName().getStringRef()]++;
+  std::string name = getNameIn(kernel.getLoc());
+  if (name.empty())
+    name = getNameIn(main->getLoc());
+  if (name.empty())
+    name = (main->getName().getStringRef() + "#" + Twine(ordinal)).str();
+
+  for (auto [index, result] : llvm::enumerate(kernel.getResults())) {
+    if (isa<TokenType>(result.getType()))
+      continue;
+    // A piece of what other kernels have begun.
+    if (Value over = getAliasedOperand(result)) {
+      views[result] = inputs[llvm::find(kernel.getInputs(), over) -
+                             kernel.getInputs().begin()];
+      continue;
+    }
+    // In place: another command that writes the same storage.
+    if (int64_t over = kernel.getInPlace() ? (*kernel.getInPlace())[index] : -1;
+        over >= 0) {
+      views[result] = getDenseView(inputs[over].isArgument, inputs[over].index,
+                                   result.getType());
+      continue;
+    }
+    std::string resultName =
+        getNameIn(body.getTerminator()->getOperand(index).getLoc());
+    if (resultName.empty())
+      resultName = (name + "." + Twine(index)).str();
+    int64_t buffer = makeBuffer(resultName, getByteSize(result.getType()),
+                                (*kernel.getOffsets())[index]);
+    allocate(buffer);
+    views[result] =
+        getDenseView(/*isArgument=*/false, buffer, result.getType());
+  }
+  std::string position = getPosition(kernel.getLoc());
+  if (position.empty())
+    position = getPosition(main->getLoc());
+  json::Object command{{"name", name}, {"loc", position}};
+  if (kernel.getKind() == KernelKind::Matmul)
+    return writeMatmul(kernel, std::move(command));
+  if (kernel.getKind() == KernelKind::Collective)
+    return writeCollective(kernel, std::move(command));
+
+  json::Array args, writes;
+  for (auto [number, input] : llvm::enumerate(inputs)) {
+    View whole = getDenseView(input.isArgument, input.index,
+                              kernel.getInputs()[number].getType());
+    if (input.offset || input.strides != whole.strides)
+      return kernel.emitError()
+             << "expected operand " << number
+             << " to be a whole argument or kernel result, but got a view with "
+                "strides; views are cloned into kernels by "
+                "'fp8-form-kernels'";
+    args.push_back(refOf(input));
+  }
+  SetVector<int64_t> written;
+  for (Operation &op : body)
+    for (Value operand : isa<PushAmaxOp>(op) ? op.getOperands().drop_front(1)
+                         : isa<UpdateScaleOp>(op)
+                             ? op.getOperands()
+                             : op.getOperands().take_front(0))
+      if (auto argument = dyn_cast<BlockArgument>(getRoot(operand)))
+        written.insert(argument.getArgNumber());
+  for (int64_t number : written)
+    writes.push_back(number);
+  for (Value result : kernel.getResults()) {
+    writes.push_back(int64_t(args.size()));
+    args.push_back(refOf(views.lookup(result)));
+  }
+  if (!target.chip.empty())
+    return writeLaunches(kernel, std::move(command), std::move(args),
+                         std::move(writes));
+  if (!kernel.getSymbol())
+    return kernel.emitError() << "expected a kernel with a symbol; run "
+                                 "'fp8-lower-to-cpu' first";
+  command["op"] = "launch";
+  command["kernel"] = json::fixUTF8(*kernel.getSymbol());
+  command["args"] = std::move(args);
+  command["writes"] = std::move(writes);
+  addWork(command, getKernelCost(kernel));
+  commands.push_back(std::move(command));
+  return success();
+}
+
+/// On a GPU one kernel is a fill of all that it adds to, then its launches,
+/// which all have the same arguments.
+LogicalResult FunctionWriter::writeLaunches(KernelOp kernel,
+                                            json::Object command,
+                                            json::Array args,
+                                            json::Array writes) {
+  if (!kernel.getLaunches())
+    return kernel.emitError() << "expected a kernel with launches; run "
+                                 "'fp8-lower-to-cuda' first";
+  int64_t workspace = -1;
+  if (kernel.getWorkspace() > 0) {
+    if (!kernel.getWorkspaceOffset())
+      return kernel.emitError() << "expected a kernel with a placed workspace; "
+                                   "run 'fp8-place' first";
+    workspace = makeBuffer(command.getString("name")->str() + ".workspace",
+                           kernel.getWorkspace(), *kernel.getWorkspaceOffset());
+    buffers[workspace].workspace = true;
+    allocate(workspace);
+    writes.push_back(int64_t(args.size()));
+    args.push_back(json::Object{{"buffer", workspace}});
+  }
+  if (std::optional<ArrayAttr> fills = kernel.getFills()) {
+    json::Array destinations, sizes;
+    for (FillAttr fill : fills->getAsRange<FillAttr>()) {
+      destinations.push_back(args[fill.getBuffer()]);
+      sizes.push_back(fill.getBytes());
+    }
+    json::Object object = command;
+    object["op"] = "fill";
+    object["dst"] = std::move(destinations);
+    object["bytes"] = std::move(sizes);
+    commands.push_back(std::move(object));
+  }
+  OpCost work = getKernelCost(kernel);
+  for (LaunchAttr launch : kernel.getLaunches()->getAsRange<LaunchAttr>()) {
+    json::Object object = command;
+    addWork(object, std::exchange(work, OpCost()));
+    object["op"] = "launch";
+    object["kernel"] = launch.getSymbol();
+    object["args"] = json::Array(args);
+    object["writes"] = json::Array(writes);
+    object["grid"] = toArray(launch.getGrid());
+    object["block"] = toArray(launch.getBlock());
+    object["shared"] = launch.getShared();
+    commands.push_back(std::move(object));
+  }
+  if (workspace >= 0)
+    release(workspace);
+  return success();
+}
+
+FailureOr<json::Object> FunctionWriter::operandOf(Value value,
+                                                  Operation *user) {
+  FailureOr<View> view = viewOf(value, user);
+  if (failed(view))
+    return failure();
+  json::Object operand = refOf(*view);
+  operand["dtype"] = *getDTypeName(value.getType());
+  operand["offset"] = view->offset;
+  operand["strides"] = toArray(view->strides);
+  return operand;
+}
+
+FailureOr<json::Object> FunctionWriter::scaleOf(Value scale, Value operand,
+                                                Operation *user) {
+  FailureOr<View> view = viewOf(scale, user);
+  if (failed(view))
+    return failure();
+  json::Object object = refOf(*view);
+  SmallVector<int64_t> group(getEncoding(operand.getType()).getGroup());
+  // A group that reaches the end of its dimension is the whole of it.
+  auto shape = cast<RankedTensorType>(operand.getType()).getShape();
+  for (auto [size, dim] : llvm::zip_equal(group, shape))
+    if (size >= dim)
+      size = 0;
+  object["group"] = toArray(group);
+  object["offset"] = view->offset;
+  object["strides"] = toArray(view->strides);
+  return object;
+}
+
+LogicalResult FunctionWriter::writeMatmul(KernelOp kernel,
+                                          json::Object command) {
+  Block &body = kernel.getBody().front();
+  MatmulOp matmul;
+  UpdateSliceOp update;
+  for (auto [argument, input] :
+       llvm::zip_equal(body.getArguments(), kernel.getInputs()))
+    views[argument] = views.lookup(input);
+  for (Operation &op : body.without_terminator()) {
+    if (isView(&op)) {
+      if (failed(addView(&op)))
+        return failure();
+    } else if (auto found = dyn_cast<MatmulOp>(op); found && !matmul) {
+      matmul = found;
+    } else if (auto found = dyn_cast<UpdateSliceOp>(op);
+               found && !update && matmul) {
+      update = found;
+    } else {
+      return op.emitError()
+             << "expected views and one 'fp8.matmul' in a matmul kernel, but "
+                "got '"
+             << op.getName() << "'";
+    }
+  }
+  if (!matmul || kernel.getNumResults() != 1 ||
+      getStored(body.getTerminator()->getOperand(0)) != matmul.getResult())
+    return kernel.emitError() << "expected a matmul kernel to give the result "
+                                 "of its 'fp8.matmul'";
+  if (int64_t(kernel.getWorkspace()) != target.matmulWorkspaceBytes ||
+      !kernel.getWorkspaceOffset())
+    return kernel.emitError()
+           << "expected a matmul with a placed workspace of "
+           << target.matmulWorkspaceBytes << " bytes, which the "
+           << (target.chip.empty() ? "cpu" : target.name) << " needs, but got "
+           << int64_t(kernel.getWorkspace()) << " bytes; set the target '"
+           << target.name << "' before planning";
+  auto a = cast<RankedTensorType>(matmul.getA().getType());
+  auto b = cast<RankedTensorType>(matmul.getB().getType());
+  command["op"] = "gemm";
+  command["m"] = a.getDimSize(0);
+  command["k"] = a.getDimSize(1);
+  command["n"] = b.getDimSize(1);
+  SmallVector<std::pair<StringRef, Value>> operands = {{"a", matmul.getA()},
+                                                       {"b", matmul.getB()}};
+  if (matmul.getAcc())
+    operands.push_back({"c", matmul.getAcc()});
+  View result = views.lookup(kernel.getResult(0));
+  if (update)
+    for (auto [offset, stride] :
+         llvm::zip_equal(update.getOffsets(), result.strides))
+      result.offset += offset * stride;
+  views[matmul.getResult()] = result;
+  operands.push_back({"d", matmul.getResult()});
+  for (auto [key, value] : operands) {
+    FailureOr<json::Object> operand = operandOf(value, matmul);
+    if (failed(operand))
+      return failure();
+    command[key] = std::move(*operand);
+  }
+  for (auto [key, scale, operand] :
+       {std::tuple<StringRef, Value, Value>{"scale_a", matmul.getScaleA(),
+                                            matmul.getA()},
+        {"scale_b", matmul.getScaleB(), matmul.getB()}}) {
+    if (!scale)
+      continue;
+    FailureOr<json::Object> object = scaleOf(scale, operand, matmul);
+    if (failed(object))
+      return failure();
+    command[key] = std::move(*object);
+  }
+  command["fast_accum"] = matmul.getFastAccum();
+
+  int64_t workspace =
+      makeBuffer(command.getString("name")->str() + ".workspace",
+                 kernel.getWorkspace(), *kernel.getWorkspaceOffset());
+  buffers[workspace].workspace = true;
+  command["workspace"] = json::Object{{"buffer", workspace}};
+  allocate(workspace);
+  commands.push_back(std::move(command));
+  release(workspace);
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Programs
+//===----------------------------------------------------------------------===//
+
+LogicalResult FunctionWriter::writeCollective(KernelOp kernel,
+                                              json::Object command) {
+  Block &body = kernel.getBody().front();
+  for (auto [argument, input] :
+       llvm::zip_equal(body.getArguments(), kernel.getInputs())) {
+    if (isa<TokenType>(input.getType()))
+      tickets[argument] = tickets.lookup(input);
+    else
+      views[argument] = views.lookup(input);
+  }
+  for (Operation &op : body.without_terminator()) {
+    if (auto wait = dyn_cast<WaitOp>(op)) {
+      if (failed(writeWait(wait)))
+        return failure();
+      continue;
+    }
+    std::optional<Collective> collective = getCollective(&op);
+    if (!collective) {
+      if (failed(addView(&op)))
+        return failure();
+      continue;
+    }
+    std::optional<StringRef> dtype = getDTypeName(collective->x.getType());
+    if (!dtype)
+      return op.emitError() << "expected a collective on tensors of bf16, f32, "
+                               "i32 or an f8 type, but got "
+                            << collective->x.getType();
+    FailureOr<View> source = viewOf(collective->x, &op);
+    if (failed(source))
+      return failure();
+    json::Object from = refOf(*source);
+    from["offset"] = source->offset;
+    from["strides"] = toArray(source->strides);
+    json::Object object = command;
+    object["op"] = "collective";
+    object["axis"] = json::fixUTF8(collective->axis);
+    object["dtype"] = *dtype;
+    object["shape"] =
+        toArray(cast<RankedTensorType>(collective->x.getType()).getShape());
+    object["src"] = std::move(from);
+    object["dst"] = refOf(views.lookup(kernel.getResult(0)));
+    if (collective->split >= 0)
+      object["split"] = collective->split;
+    if (collective->concat >= 0)
+      object["concat"] = collective->concat;
+    if (collective->reduce)
+      object["reduce"] = stringifyReduceKind(*collective->reduce);
+    if (collective->acc)
+      object["acc"] = collective->acc.isBF16() ? "bf16" : "f32";
+    if (isCollectiveStart(&op)) {
+      object["ticket"] = numTickets;
+      for (Value result : kernel.getResults())
+        if (isa<TokenType>(result.getType()))
+          tickets[result] = numTickets;
+      ++numTickets;
+    }
+    commands.push_back(std::move(object));
+  }
+  return success();
+}
+
+LogicalResult FunctionWriter::writeWait(WaitOp wait) {
+  auto it = tickets.find(wait.getToken());
+  if (it == tickets.end())
+    return wait.emitError() << "expected the token of a collective that was "
+                               "started before";
+  std::string name = getNameIn(wait.getLoc());
+  if (name.empty())
+    name = ("wait#" + Twine(it->second)).str();
+  commands.push_back(json::Object{{"op", "wait"},
+                                  {"ticket", it->second},
+                                  {"name", name},
+                                  {"loc", getPosition(wait.getLoc())}});
+  return addView(wait);
+}

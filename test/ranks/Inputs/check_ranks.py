@@ -1,0 +1,118 @@
+# ===- check_ranks.py - layers on several ranks ---*- Python -*-=== #
+#
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# usage: check_ranks.py FP8_OPT FP8_RUN GEN.py FOLDER KIND RECIPE RANKS [GATHERS]
+#
+# Writes the layer, plans it with every policy and with budgets, and runs each plan with mpirun. Every output of every
+# rank must be that of the reference interpreter, bit for bit, and every rank's measured peak the planned one. Then the
+# same layer on one rank: loss and gradients, put together from the ranks' parts, agree within the rounding stated below.
+#
+# ===-----------------------------------------------------------------------=== #
+
+import json
+import pathlib
+import re
+import struct
+import subprocess
+import sys
+
+fp8_opt, fp8_run, gen, folder, kind, recipe, ranks, *rest = sys.argv[1:]
+ranks, gathers = int(ranks), rest[0] if rest else "fp8"
+folder = pathlib.Path(folder)
+folder.mkdir(parents=True, exist_ok=True)
+TOKENS, DIM, FFN = 16 * ranks * (8 if recipe == "block128" else 2), 128, 256
+# A cast moves a value by up to 2^-4 (e4m3) or 2^-3 (e5m2) of itself. A rank scales by the maximum of its part of a tensor,
+# one rank by that of the whole, so codes differ where a scale does; sums over ranks round in another order.
+TOLERANCE = 0.15
+LAYERS = 2 if ranks < 4 else 1
+# Gradients of what all ranks hold alike are those of each rank's tokens: their sum is the whole one.
+PARTIAL = re.compile(r"d_layers\.\d+\.(gain|bias)$")
+
+
+def call(*command):
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=300)
+    if done.returncode:
+        sys.exit(f"{' '.join(map(str, command))} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def generate(number):
+    path = folder / f"{kind}{number}.mlir"
+    path.write_text(call(sys.executable, gen, f"--layers={LAYERS}", f"--kind={kind}", f"--tokens={TOKENS}", f"--dim={DIM}",
+                         f"--ffn={FFN}", f"--recipe={recipe}", f"--ranks={number}"))
+    return path
+
+
+def values(path):
+    """The outputs of a run, by name: dtype, shape and floats."""
+    outputs = {}
+    for entry in json.loads((path / "index.json").read_text()):
+        data = (path / entry["file"]).read_bytes()
+        if entry["dtype"] == "bf16":
+            numbers = [struct.unpack("<f", b"\0\0" + data[i:i + 2])[0] for i in range(0, len(data), 2)]
+        else:
+            numbers = list(struct.unpack(f"<{len(data) // 4}f", data))
+        outputs[entry["name"]] = (entry["shape"], numbers)
+    return outputs
+
+
+def assemble(parts, shape, whole):
+    """The tensor of `whole` shape that the ranks' parts make."""
+    if shape == whole:
+        return parts[0]
+    rows, columns = shape
+    if rows != whole[0]:
+        return [number for part in parts for number in part]
+    return [number for row in range(rows) for part in parts for number in part[row * columns:(row + 1) * columns]]
+
+
+program = generate(ranks)
+reference = folder / "ranks.ref"
+call(fp8_opt, program, "--compile", "--emit=reference", "-o", reference)
+text = program.read_text()
+plans = 0
+
+
+def run(options, *more):
+    global plans
+    artifact, output = folder / "a.fp8", folder / "out.json"
+    call(fp8_opt, program, f"--compile={options},gathers={gathers}", "--emit=artifact", "-o", artifact)
+    call("mpirun", "--oversubscribe", "-n", ranks, fp8_run, artifact, f"--check={reference}", f"--json={output}", *more)
+    result = json.loads(output.read_text())
+    assert len(result["ranks"]) == ranks and result["max_rel_error"] == 0, result
+    for entry in result["ranks"]:
+        assert entry["planned_peak_bytes"] == entry["measured_peak_bytes"], (options, entry)
+    plans += 1
+    return result
+
+
+peaks = {}
+for policy in ["save-all", "recompute-all", "op-list", "min-cut", "auto"]:
+    peaks[policy] = run(f"policy={policy}")["planned_peak_bytes"]
+smallest = json.loads(call(fp8_opt, program, f"--compile=gathers={gathers}", "--emit=plan"))["min_feasible_peak_bytes"]
+tight = run(f"budget={smallest}")
+assert tight["planned_peak_bytes"] <= smallest, (tight["planned_peak_bytes"], smallest)
+run("policy=auto,overlap=none", "--memory=dynamic")
+
+# One rank.
+call(fp8_run, generate(1), f"--dump-outputs={folder / 'one'}")
+call("mpirun", "--oversubscribe", "-n", ranks, fp8_run, program, f"--dump-outputs={folder / 'all'}")
+one, every = values(folder / "one"), values(folder / "all")
+worst = 0
+for name, (whole, expected) in one.items():
+    parts = [every[f"{name}@{rank}"] for rank in range(ranks)]
+    if PARTIAL.match(name):
+        got = [sum(column) for column in zip(*(numbers for _, numbers in parts))]
+    else:
+        got = assemble([numbers for _, numbers in parts], parts[0][0], whole)
+    norm = sum(number * number for number in expected)
+    error = (sum((a - b) ** 2 for a, b in zip(got, expected)) / norm) ** 0.5
+    worst = max(worst, error)
+    assert len(got) == len(expected) and error < TOLERANCE, (name, error)
+    # What is compared is not the same thing twice: with one rank's part in the place of another's it differs.
+    if parts[0][0] != whole:
+        wrong = assemble([parts[-1][1]] + [numbers for _, numbers in parts[1:]], parts[0][0], whole)
+        assert sum((a - b) ** 2 for a, b in zip(wrong, expected)) / norm > TOLERANCE ** 2, name
+print(f"{kind} {recipe} on {ranks} ranks: {plans} plans equal to the interpreter, planned = measured on each rank")
+print(f"largest difference from one rank below {TOLERANCE}")
