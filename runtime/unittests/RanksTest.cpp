@@ -331,4 +331,62 @@ TEST(Ranks, RanksThatDoNotStartAreNoticed) {
   std::this_thread::sleep_for(1500ms);
 }
 
+/// A gather of x into g on four ranks, with `commands` in the place of the
+/// usual ones; what is wrong with it, or nothing.
+std::string check(const std::string &commands, const std::string &axis = "tp") {
+  std::string json =
+      R"({"schema": "fp8opt-artifact-1", "compiler": "", "target": "cpu",
+          "grid": [{"name": "tp", "size": 4}], "functions": [{"name": "f",
+          "arguments": [{"name": "x", "dtype": "f32", "shape": [8, 2],
+                         "bytes": 64, "role": "donated"}],
+          "buffers": [{"name": "g", "bytes": 256, "offset": 0,
+                       "kind": "result"}],
+          "results": [{"name": "g", "dtype": "f32", "shape": [32, 2],
+                       "placement": "arena", "ref": {"buffer": 0},
+                       "offset": 0, "strides": [2, 1]}],
+          "peak_bytes": 256, "arena_bytes": 256, "saved_bytes": 0,
+          "commands": [{"op": "alloc", "buffer": 0}, )" +
+      commands + "]}]}";
+  for (size_t at; (at = json.find("@AXIS")) != std::string::npos;)
+    json.replace(at, 5, axis);
+  std::string error;
+  std::optional<Manifest> manifest = parseManifest(json, error);
+  if (manifest)
+    checkManifest(*manifest, error);
+  return error;
+}
+
+const std::string kGather =
+    R"({"op": "collective", "name": "g", "axis": "@AXIS", "dtype": "f32",
+        "shape": [8, 2], "concat": 0, "dst": {"buffer": 0},
+        "src": {"arg": 0, "offset": 0, "strides": [2, 1]})";
+
+TEST(Collectives, ManifestsAreChecked) {
+  std::string start = kGather + R"(, "ticket": 7})";
+  std::string wait = R"({"op": "wait", "name": "w", "ticket": 7})";
+  EXPECT_EQ(check(kGather + "}"), "");
+  EXPECT_EQ(check(start + ", " + wait), "");
+  auto expectError = [](const std::string &got, const char *text) {
+    EXPECT_NE(got.find(text), std::string::npos) << got;
+  };
+  expectError(check(kGather + "}", "dp"), "the grid has no axis 'dp'");
+  expectError(check(start), "the collective with the ticket 7 is never waited");
+  expectError(check(wait), "expected the number of a collective that was "
+                           "started before, but got 7");
+  expectError(check(start + ", " + wait + ", " + wait),
+              "no collective with the ticket 7 is under way");
+  expectError(check(start + ", " + start + ", " + wait),
+              "uses buffer 'g' before the wait");
+  expectError(check(start + R"(, {"op": "fill", "dst": [{"arg": 0}],
+                                 "bytes": [4], "name": "z"}, )" +
+                    wait),
+              "uses argument 'x' before the wait for a collective that reads");
+  expectError(check(start + R"(, {"op": "free", "buffer": 0}, )" + wait),
+              "is freed before the wait for a collective");
+  expectError(check(kGather + R"(, "split": 0})"),
+              "expected a result of 64 bytes, but buffer 'g' has 256");
+  expectError(check(kGather + R"(, "reduce": "sum"})"),
+              "expected either 'reduce' or 'concat'");
+}
+
 } // namespace
