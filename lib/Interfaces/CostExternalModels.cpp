@@ -140,24 +140,36 @@ OpCost linearCost(OpT op) {
   return cost;
 }
 
-/// What a rank receives of the others: all parts of the result but its own,
-/// with a reduction to one place the same, and with an all-reduce both. May run
-/// again since all ranks run the same plan.
+/// What a rank receives of the others: all parts of the larger of operand and
+/// result but its own. An all-reduce, whose types do not tell how many ranks
+/// there are, and an exchange that keeps the shape count as with very many: all
+/// of it, an all-reduce twice. Only types are asked, since the planner looks at
+/// functions outside of their module. May run again since all ranks run the
+/// same plan.
 template <typename OpT>
 OpCost collectiveCost(OpT op) {
   OpCost cost = getTraffic(op);
   Collective collective = *getCollective(op);
-  int64_t size = collective.getSize();
-  int64_t bytes = std::max(getByteSize(collective.x.getType()),
-                           getByteSize(collective.result.getType()));
-  // Whole bytes: a part of an odd tensor counts as the largest one.
-  int64_t others = bytes - bytes / size;
-  cost.bytesSent = size == 1                                        ? 0
-                   : collective.kind == Collective::Kind::AllReduce ? 2 * others
-                                                                    : others;
+  int64_t own = getByteSize(collective.x.getType()),
+          result = getByteSize(collective.result.getType());
+  auto shape = cast<RankedTensorType>(collective.x.getType()).getShape();
+  auto to = cast<RankedTensorType>(collective.result.getType()).getShape();
+  switch (collective.kind) {
+  case Collective::Kind::AllGather:
+  case Collective::Kind::ReduceScatter:
+    cost.bytesSent = std::abs(result - own);
+    break;
+  case Collective::Kind::AllReduce:
+    cost.bytesSent = 2 * own;
+    break;
+  case Collective::Kind::AllToAll:
+    cost.bytesSent = own;
+    if (collective.split != collective.concat && shape[collective.split] > 0)
+      cost.bytesSent -= own / shape[collective.split] * to[collective.split];
+    break;
+  }
   if (collective.reduce)
-    cost.flopsF32 =
-        getElements(collective.x) - getElements(collective.x) / size;
+    cost.flopsF32 = getElements(collective.x);
   cost.recompute = Recompute::Priced;
   return cost;
 }

@@ -65,11 +65,11 @@ func.func @gather(%x: tensor<64x32xbf16>) -> tensor<256x32xbf16> {
 
 // -----
 
-// Four ranks. A reduce-scatter of 16,384 bytes receives three parts and adds three numbers an element of its part; an
-// all-reduce moves that twice; of 4,096 bytes exchanged three quarters go over the link.
+// Four ranks. A reduce-scatter of 16,384 bytes receives three parts; an all-reduce, which does not know of how many, all of
+// it twice; of 4,096 bytes exchanged three quarters go over the link.
 // CHECK-LABEL: func.func @reductions
-// CHECK: fp8.reduce_scatter {{.*}}fp8.cost = {bytes_read = 16384 : i64, bytes_sent = 12288 : i64, bytes_written = 4096 : i64, flops_f32 = 6144 : i64, ns = {{[0-9]+}} : i64, recompute = "priced"}
-// CHECK: fp8.all_reduce {{.*}}fp8.cost = {bytes_read = 16384 : i64, bytes_sent = 24576 : i64, bytes_written = 16384 : i64, flops_f32 = 6144 : i64
+// CHECK: fp8.reduce_scatter {{.*}}fp8.cost = {bytes_read = 16384 : i64, bytes_sent = 12288 : i64, bytes_written = 4096 : i64, flops_f32 = 8192 : i64, ns = {{[0-9]+}} : i64, recompute = "priced"}
+// CHECK: fp8.all_reduce {{.*}}fp8.cost = {bytes_read = 16384 : i64, bytes_sent = 32768 : i64, bytes_written = 16384 : i64, flops_f32 = 8192 : i64
 // CHECK: fp8.all_to_all {{.*}}fp8.cost = {bytes_read = 4096 : i64, bytes_sent = 3072 : i64, bytes_written = 4096 : i64, ns = {{[0-9]+}} : i64, recompute = "priced"}
 module attributes {fp8.grid = {tp = 4 : i64}} {
 func.func @reductions(%x: tensor<256x32xbf16>, %z: tensor<64x32xbf16>) -> (tensor<64x32xbf16>, tensor<256x32xbf16>, tensor<16x128xbf16>) {
