@@ -9,8 +9,8 @@
 # usage: partitioned.py [--kind ffn|block] [--layers 4 --tokens 16384 --dim 4096 --ffn 14336 --heads 32 --groups 8]
 #        [--budgets 1 0.75 0.5 0.25] [--whole] [--repeats 20] [--fp8-opt PATH] [--plans DIR] [--out FILE.json]
 #
-# On a machine without fp8-opt, --plans names a folder of plans made elsewhere: a run that lacks one writes the program
-# there as HASH.mlir; `bench/partitioned.py --plan DIR --fp8-opt PATH` plans all that lie there.
+# On a machine without the compiler, --plans names a folder of plans made elsewhere: a first run leaves its programs there,
+# `partitioned.py --plan DIR` on a machine with the compiler makes all their plans, and a second run finds them.
 #
 # ===------------------------------------------------------------------=== #
 """Prints a table of both partitioners and writes it as JSON."""
@@ -122,16 +122,12 @@ def run(options):
     stock = [add(f"torch.compile, budget {budget:g}", budget) for budget in options.budgets]
     fastest = Partitioner(None, "h200", options.fp8_opt)
     add("plan, fastest", 1.0, fastest, lambda: _whole(fastest, options))
-    goals = [(row["name"], row["peak_bytes"]) for row in stock if "peak_bytes" in row] or [
-        (f"{size} MiB", size * MIB) for size in options.goals]
+    goals = [(f"{size} MiB", size * MIB) for size in options.goals] or [
+        (row["name"], row["peak_bytes"]) for row in stock if "peak_bytes" in row]
     for name, goal in goals:
-        if options.whole:
-            partitioner = Partitioner(goal, "h200", options.fp8_opt)
-            add(f"plan, peak of {name}", 1.0, partitioner, lambda p=partitioner: _whole(p, options))
-        else:
-            coordinator = Coordinator(goal, options.layers, 0, "h200", options.fp8_opt)
-            partitioner = Partitioner(coordinator.budget_of, "h200", options.fp8_opt)
-            add(f"plan, peak of {name}", 1.0, partitioner, lambda c=coordinator: c.expected_peak)
+        coordinator = Coordinator(goal, 1 if options.whole else options.layers, 0, "h200", options.fp8_opt)
+        partitioner = Partitioner(coordinator.budget_of, "h200", options.fp8_opt)
+        add(f"plan, peak of {name}", 1.0, partitioner, lambda c=coordinator: c.expected_peak)
     result = {"schema": "fp8opt-partitioned-1", "torch": torch.__version__, "options": vars(options), "rows": rows,
               "device": torch.cuda.get_device_name() if options.device == "cuda" else "cpu"}
     if options.out:
@@ -154,7 +150,7 @@ def plan_folder(options):
     from fp8opt.explanations.planning import PlanStore
 
     made = PlanStore(options.plan).plan_all(options.fp8_opt)
-    print(f"{made} plans made in {options.plan}")
+    print(f"{made} plans made or found in {options.plan}")
     return 0
 
 
@@ -165,7 +161,7 @@ def main():
                         ("repeats", 20)):
         parser.add_argument(f"--{name}", type=int, default=value)
     parser.add_argument("--budgets", type=float, nargs="+", default=[1.0, 0.75, 0.5, 0.25])
-    parser.add_argument("--goals", type=int, nargs="+", default=[], help="peaks in MiB, where stock gives none")
+    parser.add_argument("--goals", type=int, nargs="+", default=[], help="peaks in MiB, instead of those that stock reaches")
     parser.add_argument("--whole", action="store_true", help="all layers as one graph")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--fp8-opt")

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Dict, Optional, Union
 
 from ..command import InputError, parse_bytes
-from ..explanations.planning import GraphPlan, PlanError, plan_graph
+from ..explanations.planning import GraphPlan, PlanError, budgets_of, plan_graph
 from ..graphs.graph import Graph
 from ..importer import Program, import_graph
 
@@ -84,7 +84,8 @@ class Coordinator:
         return self._budgets[program.text]
 
     def _divide(self, program: Program) -> Optional[str]:
-        """The largest budget of a block with which all fit; None, the fastest plan, where that fits."""
+        """The largest budget of a block, of the grid of budgets, with which all fit; None, the fastest plan, where that
+        fits."""
 
         def attempt(limit: Optional[int]) -> int:
             plan = plan_graph(program, self.target, budget=None if limit is None else str(limit), compiler=self.compiler)
@@ -94,24 +95,20 @@ class Coordinator:
 
         if attempt(None) <= self.budget:
             return None
-        assert self.cost is not None
-        high = self.cost.peak
         fastest = plan_graph(program, self.target, compiler=self.compiler).plan
-        low = fastest["min_feasible_peak_bytes"]
-        if attempt(low) > self.budget:
+        grid = budgets_of(fastest)
+        if attempt(grid[0]) > self.budget:
             raise PlanError(f"expected a budget of at least {self.expected_peak:,} B for {self.blocks} blocks, but got "
                             f"{self.budget:,} B")
-        best = low
-        # Budgets that differ by less than a 64th of the range hardly differ in time.
-        step = max((high - low) // 64, 1 << 16)
-        while high - low > step:
+        low, high = 0, len(grid)  # grid[low] fits, grid[high] does not or is not there
+        while high - low > 1:
             middle = (low + high) // 2
-            if attempt(middle) <= self.budget:
-                low = best = middle
+            if attempt(grid[middle]) <= self.budget:
+                low = middle
             else:
                 high = middle
-        attempt(best)
-        return str(best)
+        attempt(grid[low])
+        return str(grid[low])
 
     def _rest(self) -> Optional[str]:
         """What the blocks leave to a graph that runs while all of them keep theirs."""

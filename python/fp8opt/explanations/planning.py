@@ -22,11 +22,15 @@ from ..graphs.graph import Graph, Location
 from ..importer import Program, import_graph
 from ..libfp8opt import compile_text
 
-__all__ = ["GraphPlan", "PlanError", "PlanStore", "plan_graph"]
+__all__ = ["GraphPlan", "PlanError", "PlanStore", "budgets_of", "plan_graph"]
 
 
 class PlanError(RuntimeError):
     """fp8-opt could not plan a graph; the text holds its diagnostics."""
+
+
+class NoCompilerError(PlanError):
+    """There is no compiler to plan with."""
 
 
 @dataclass
@@ -91,8 +95,9 @@ def plan_graph(graph: Union[Graph, Program], target: str = "h200", policy: str =
     program = graph if isinstance(graph, Program) else import_graph(graph)
     options = ",".join([f"target={target}", f"policy={policy}"] + ([f"budget={budget}"] if budget else []))
     folder = os.environ.get("FP8OPT_PLANS")
-    text = PlanStore(folder).find(program.text, options) if folder else None
-    if text is None:
+    if folder:
+        text = PlanStore(folder).get(program.text, options, compiler, timeout)
+    else:
         text = _run_compiler(program.text, options, compiler, timeout)
     return GraphPlan(program.graph, program, json.loads(text))
 
@@ -102,50 +107,73 @@ def _run_compiler(program: str, options: str, compiler: Optional[str], timeout: 
     if compiler is None:
         try:
             return compile_text(program, ["plan"], options).bytes["plan"].decode()
-        except (CompileError, OSError) as error:
+        except CompileError as error:
             raise PlanError(str(error)) from error
+        except OSError as error:
+            raise NoCompilerError(str(error)) from error
     command = [compiler, "-", f"--compile={options}", "--emit=plan"]
     try:
         done = subprocess.run(command, input=program, capture_output=True, text=True, timeout=timeout, check=False)
     except subprocess.TimeoutExpired as error:
         raise PlanError(f"fp8-opt did not end within {timeout:g} s") from error
     except OSError as error:
-        raise PlanError(f"expected '{compiler}' to be an fp8-opt, but it cannot be run: {error.strerror}") from error
+        raise NoCompilerError(f"expected '{compiler}' to be an fp8-opt, but it cannot be run: {error.strerror}") from error
     if done.returncode:
         raise PlanError(done.stderr.strip() or f"fp8-opt ended with exit code {done.returncode}")
     return done.stdout
 
 
-class PlanStore:
-    """A folder of plans that were made on another machine: the environment variable FP8OPT_PLANS names it. A plan that is
-    not there leaves its program in the folder, to be planned where there is an fp8-opt, and is a `PlanError`."""
+# So many budgets, evenly from the smallest peak to the fastest plan's, are looked at where a budget is to be found.
+GRID = 16
 
-    def __init__(self, folder: str):
+
+def budgets_of(plan: Dict[str, Any]) -> List[int]:
+    """Budgets from the smallest feasible peak up to the peak of the fastest plan, which is `plan`; a fixed grid, so that
+    they can be planned beforehand."""
+    low, high = plan["min_feasible_peak_bytes"], max(plan["peak_bytes"], plan["min_feasible_peak_bytes"])
+    return sorted({low + (high - low) * index // (GRID - 1) for index in range(GRID)})
+
+
+class PlanStore:
+    """A folder of plans, which the environment variable FP8OPT_PLANS names: what was planned once is found there, also on a
+    machine without the compiler. A program that has no plan and cannot be planned here is left in the folder, for
+    `plan_all` on a machine that has it."""
+
+    def __init__(self, folder: Union[str, "os.PathLike[str]"]):
         self.folder = pathlib.Path(folder)
 
-    def find(self, program: str, options: str) -> str:
-        """The plan of a program."""
+    def get(self, program: str, options: str, compiler: Optional[str] = None, timeout: float = 600.0) -> str:
+        """The plan of a program; made, and kept in the folder, where it is not there."""
         name = hashlib.sha256(f"{options}\n{program}".encode()).hexdigest()[:32]
         found = self.folder / f"{name}.json"
         if found.exists():
             return found.read_text(encoding="utf-8")
         self.folder.mkdir(parents=True, exist_ok=True)
-        (self.folder / f"{name}.mlir").write_text(f"// {options}\n{program}", encoding="utf-8")
-        raise PlanError(f"expected a plan '{found.name}' in '{self.folder}', but there is none; its program lies there now")
+        try:
+            text = _run_compiler(program, options, compiler, timeout)
+        except NoCompilerError as error:
+            (self.folder / f"{name}.mlir").write_text(f"// {options}\n{program}", encoding="utf-8")
+            raise PlanError(f"expected a plan '{found.name}' in '{self.folder}', but there is none, and no compiler here; "
+                            f"its program lies there now ({error})") from error
+        found.write_text(text, encoding="utf-8")
+        return text
 
     def plan_all(self, compiler: Optional[str] = None, timeout: float = 600.0) -> int:
-        """Plans every program of the folder that has no plan yet; gives how many. What cannot be planned gets its
-        diagnostics as NAME.txt."""
+        """Plans every program that was left in the folder, and those without a budget also at each of `budgets_of`, which is
+        what a coordinator asks for; gives how many plans were made. What cannot be planned gets its diagnostics as
+        NAME.txt."""
         made = 0
         for source in sorted(self.folder.glob("*.mlir")):
-            if source.with_suffix(".json").exists():
-                continue
             head, program = source.read_text(encoding="utf-8").split("\n", 1)
+            options = head.removeprefix("// ")
             try:
-                plan = _run_compiler(program, head.removeprefix("// "), compiler, timeout)
+                plan = json.loads(self.get(program, options, compiler, timeout))
+                made += 1
+                for budget in budgets_of(plan) if "budget=" not in options else ():
+                    self.get(program, f"{options},budget={budget}", compiler, timeout)
+                    made += 1
             except PlanError as error:
                 source.with_suffix(".txt").write_text(f"{error}\n", encoding="utf-8")
                 continue
-            source.with_suffix(".json").write_text(plan, encoding="utf-8")
-            made += 1
+            source.unlink()
         return made

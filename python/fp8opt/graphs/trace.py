@@ -289,6 +289,8 @@ def _add_outputs(graph: Graph, output: torch.fx.Node, forward_outputs: int) -> N
         name = type(description).__name__
         if name == "InputMutationAOTOutput":
             kind = "mutation"
+            mutated = getattr(description.mutated_input, "target", "")
+            of = next((item.name for item in inputs if mutated and item.target == mutated), "")
         if not forward and index - forward_outputs < len(inputs):
             of = inputs[index - forward_outputs].name
         graph.outputs.append(Output(kind, "forward" if forward else "backward",
