@@ -4,6 +4,7 @@
 // RUN: fp8-opt %s --fp8-form-kernels --fp8-insert-frees --fp8-place | fp8-opt - --compile --emit=plan | FileCheck %s
 // CHECK: "arena_bytes": 1280,
 // CHECK-NEXT: "bound_kind": null,
+// CHECK-NEXT: "communication_us": 0,
 // CHECK-NEXT: "device_bytes": 1680,
 // CHECK-NEXT: "frees": [
 // CHECK-NEXT: {
@@ -14,6 +15,7 @@
 // CHECK: "functions": [
 // CHECK: "gap_pct": null,
 // CHECK-NEXT: "gap_reason": "fp8-select-saved has not run on this function",
+// CHECK-NEXT: "hidden_us": 0,
 // CHECK-NEXT: "in_place": [],
 // CHECK-NEXT: "lossy": [],
 // CHECK-NEXT: "lower_bound_bytes": null,
