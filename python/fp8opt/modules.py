@@ -119,34 +119,48 @@ class _Layer:
 class Linear(_Layer):
     """y = x * weight^T (+ bias), x [tokens, in_features].
 
-    `parallel_mode="column"` holds the out_features of one of `tp_size` ranks along the grid axis `tp_axis`; with
-    `sequence_parallel` the input holds the tokens of one rank and is gathered first. `save_original_input` keeps the input
-    as it is for backward, so that whatever else needs it shares the copy, and casts it again there."""
+    `parallel_mode="column"` holds the out_features of one of `tp_size` ranks along the grid axis `tp_axis`, "row" its
+    in_features; with `sequence_parallel`, which more than one rank needs, the tokens outside are those of one rank: a
+    column-parallel linear gathers its input, a row-parallel one adds the ranks' results up and scatters the sum.
+    `save_original_input` keeps the input as it is for backward, so that whatever else needs it shares the copy, and casts
+    it again there."""
 
     def __init__(self, function: Function, name: str, in_features: int, out_features: int, recipe: Union[Recipe, str], *,
                  bias: bool = False, parallel_mode: Optional[str] = None, sequence_parallel: bool = False,
                  tp_axis: str = "tp", tp_size: int = 1, save_original_input: bool = False):
         super().__init__(function, name, recipe)
-        if parallel_mode not in (None, "column"):
-            raise ValueError(f"expected 'parallel_mode' to be \"column\" or None, but got '{parallel_mode}'")
+        if parallel_mode not in (None, "column", "row"):
+            raise ValueError(f"expected 'parallel_mode' to be \"column\", \"row\" or None, but got '{parallel_mode}'")
         if sequence_parallel and parallel_mode is None:
             raise ValueError("expected 'parallel_mode' with 'sequence_parallel'")
-        if out_features % tp_size or tp_size < 1 or (tp_size > 1 and parallel_mode is None):
-            raise ValueError(f"expected 'tp_size' to divide {out_features} and to go with 'parallel_mode', "
-                             f"but got {tp_size}")
+        if tp_size > 1 and not sequence_parallel:
+            raise ValueError(f"expected 'sequence_parallel' with {tp_size} ranks: without it each gradient would be of one "
+                             "rank only")
+        shared = in_features if parallel_mode == "row" else out_features
+        if tp_size < 1 or shared % tp_size:
+            raise ValueError(f"expected 'tp_size' to divide {shared}, but got {tp_size}")
+        if parallel_mode == "row":
+            in_features //= tp_size
+        else:
+            out_features //= tp_size
+        self.parallel_mode = parallel_mode
         self.sequence_parallel, self.tp_axis, self.tp_size = sequence_parallel, tp_axis, tp_size
         self.save_original_input = save_original_input
-        self.weight = self._weight("weight", out_features // tp_size, in_features)
-        self.bias = self._vector("bias", out_features // tp_size) if bias else None
+        self.weight = self._weight("weight", out_features, in_features)
+        self.bias = self._vector("bias", out_features) if bias else None
 
     def __call__(self, x: Value) -> Value:
         f = self.function
         if self.save_original_input and x.op is not None:
             f.mark(x, policy="save")
-        if self.sequence_parallel and self.tp_size > 1:
+        if self.parallel_mode == "column" and self.tp_size > 1:
             x = f.all_gather(x, self.tp_axis, self.tp_size, name=f"{self.name}.gathered")
-        name = self.name if self.bias is None else f"{self.name}.product"
-        y = f.linear(x, self.weight.value, self.recipe, self.weight.state, name=name)
+        scatters = self.parallel_mode == "row" and self.tp_size > 1
+        product = self.name if self.bias is None else f"{self.name}.product"
+        y = f.linear(x, self.weight.value, self.recipe, self.weight.state,
+                     name=f"{self.name}.partial" if scatters else product)
+        if scatters:
+            y = f.reduce_scatter(y, self.tp_axis, self.tp_size, name=product)
         if self.bias is None:
             return y
         return f.elementwise("arith.addf", y, f.broadcast(self.bias, y.shape, name=f"{self.name}.biases"),

@@ -6,6 +6,8 @@
 #
 # ===----------------------------------=== #
 
+import re
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -143,6 +145,18 @@ def test_a_column_parallel_linear_gathers_its_tokens(fp8_opt):
     assert 'fp8.all_gather %arg0 axis = "tp" dim = 0' in fp8_opt([], str(module))
 
 
+def test_a_row_parallel_linear_scatters_its_sum(fp8_opt):
+    module = Module(grid={"tp": 4})
+    f = module.function("row")
+    x = f.argument("x", tensor("bf16", 256, 64))
+    layer = Linear(f, "fc", 256, 32, Rowwise(), bias=True, parallel_mode="row", sequence_parallel=True, tp_size=4)
+    y = layer(x)
+    assert layer.weight.value.shape == (32, 64) and y.shape == (64, 32)
+    f.returns(y)
+    assert re.search(r'fp8.reduce_scatter\W+sum\W+0 axis = "tp" dim = 0', fp8_opt([], str(module)))
+    assert "fp8.all_gather" in fp8_opt(["--fp8-build-backward"], str(module))
+
+
 def test_save_original_input_keeps_it_as_it_is():
     def plan(save):
         module = Module()
@@ -160,7 +174,9 @@ def test_save_original_input_keeps_it_as_it_is():
 @pytest.mark.parametrize("build", [
     lambda f, x: Linear(f, "fc", 32, 48, Rowwise(), parallel_mode="diagonal"),
     lambda f, x: Linear(f, "fc", 32, 48, Rowwise(), sequence_parallel=True),
-    lambda f, x: Linear(f, "fc", 32, 48, Rowwise(), parallel_mode="column", tp_size=5),
+    lambda f, x: Linear(f, "fc", 32, 48, Rowwise(), parallel_mode="column", sequence_parallel=True, tp_size=5),
+    lambda f, x: Linear(f, "fc", 32, 48, Rowwise(), parallel_mode="row", sequence_parallel=True, tp_size=3),
+    lambda f, x: Linear(f, "fc", 32, 48, Rowwise(), parallel_mode="column", tp_size=4),
     lambda f, x: LayerNormLinear(f, "fc", 32, 48, Rowwise(), normalization="BatchNorm"),
     lambda f, x: GroupedLinear(f, "fc", 2, 32, 48, Rowwise())(x, [64]),
     lambda f, x: GroupedLinear(f, "fc", 2, 32, 48, Rowwise())(x, [8, 56]),
