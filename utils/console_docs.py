@@ -59,7 +59,7 @@ def run_page(text):
                     stdout=subprocess.PIPE,
                     stderr=subprocess.STDOUT,
                     text=True,
-                    timeout=120,
+                    timeout=900,
                 )
                 lines += ["$ " + command] + [line.rstrip() for line in done.stdout.replace(work, "$WORK").splitlines()]
             result += [text[position:start], "".join(line + "\n" for line in lines)]
