@@ -294,7 +294,7 @@ def test_recorded_peaks(name, capsys):
     table = run(capsys, FOLDER / f"{name}.pickle.xz")
     live = table["peak"]["live_bytes"]
     assert INDEX[name].get("requested_peak_bytes", live) == live
-    assert 0 <= INDEX[name]["peak_bytes"] - live < 0.02 * live
+    assert 0 <= INDEX[name]["peak_bytes"] - live < 0.05 * live
     assert table["peak"]["reserved_bytes"] >= INDEX[name]["peak_bytes"]
 
 
