@@ -57,6 +57,12 @@ static void addJointPasses(OpPassManager &manager,
   gatherOptions.gathers = options.gathers;
   manager.addPass(createFP8CastBeforeGatherPass(gatherOptions));
   manager.addPass(createFP8LegalizeLayoutsPass());
+  if (!options.lossy.empty()) {
+    FP8KeepLossyPassOptions lossyOptions;
+    lossyOptions.values = options.lossy;
+    lossyOptions.seed = options.lossySeed;
+    manager.addPass(createFP8KeepLossyPass(lossyOptions));
+  }
   if (options.microbatches != 1) {
     FP8CastWeightsOncePassOptions castOptions;
     castOptions.weightCasts = options.weightCasts;

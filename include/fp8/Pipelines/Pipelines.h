@@ -52,6 +52,15 @@ struct CompileOptions : PassPipelineOptions<CompileOptions> {
       llvm::cl::desc("what is a function of its own: none, backward, or wgrad "
                      "(dgrad and wgrad apart)"),
       llvm::cl::init("none")};
+  Option<std::string> lossy{
+      *this, "lossy",
+      llvm::cl::desc("values that backward reads in a smaller, inexact form, "
+                     "as VALUE:1x128 or VALUE:e5m2 joined by +"),
+      llvm::cl::init("")};
+  Option<int64_t> lossySeed{
+      *this, "lossy-seed",
+      llvm::cl::desc("inputs to measure their gradients' error on"),
+      llvm::cl::init(-1)};
   Option<int> microbatches{
       *this, "microbatches",
       llvm::cl::desc("microbatches a step; with more than one, gradients of "

@@ -24,6 +24,9 @@ struct HostTensor {
 
   /// A tensor of zeros.
   static HostTensor zeros(RankedTensorType type);
+
+  /// The elements of a tensor of bf16, f32 or FP8; nothing of another.
+  std::vector<double> toDoubles() const;
 };
 
 /// The bytes that HostTensor holds for a type, or nothing for a type that the
@@ -49,6 +52,11 @@ interpret(func::FuncOp function, MutableArrayRef<HostTensor> arguments);
 FailureOr<std::vector<std::vector<HostTensor>>>
 interpretRanks(func::FuncOp function,
                MutableArrayRef<std::vector<HostTensor>> arguments);
+
+/// Runs `function` once on the inputs of step 0 and microbatch 0 that `seed`
+/// gives, and returns its results. Fails as `interpret` does.
+FailureOr<std::vector<HostTensor>> interpretOnInputs(func::FuncOp function,
+                                                     uint64_t seed);
 
 /// What a reference is made for.
 struct ReferenceOptions {

@@ -90,6 +90,30 @@ def FP8LegalizeLayoutsPass : Pass<"fp8-legalize-layouts", "::mlir::ModuleOp"> {
   let dependentDialects = ["::mlir::fp8::FP8Dialect"];
 }
 
+def FP8KeepLossyPass : Pass<"fp8-keep-lossy", "::mlir::ModuleOp"> {
+  let summary = "lets backward read forward values through a smaller, inexact form";
+  let description = [{
+    Requires joint IR without linears. `lossy=VALUE:FORM+...` names values of forward regions, `*` and `?` allowed. A
+    value is made smaller where it is computed; the backward region reads `fp8.dequantize` of that, and computes again
+    what it reads of values that follow from it without a matmul, an opaque op or one marked `fp8.checkpoint` in
+    between. The forward region does not change. Forms:
+
+    * `1x128`: f8E4M3FN with an f32 scale for 128 columns of a row: 33 bytes for 64 of bf16. Where forward casts the
+      value in this way already, that cast is kept;
+    * `e5m2`: f8E5M2 without a scale; beyond 57,344 it saturates.
+
+    Off unless asked for: gradients change. They do so before any policy runs, so all policies give the same bits.
+    `fp8.dequantize` carries `fp8.lossy` = {value, form, bytes, exact_bytes}, which the plan lists under `lossy`; with `seed` also
+    `grad_rel_error`: the largest relative 2-norm, over the results named `d_*`, of their difference from the
+    exact gradients when this entry alone is lossy, computed by the interpreter on the inputs of that seed.
+  }];
+  let options = [
+    Option<"values", "lossy", "std::string", "\"\"", "VALUE:FORM, joined by +">,
+    Option<"seed", "lossy-seed", "int64_t", "-1", "inputs to measure the error of gradients on; below 0: not measured">
+  ];
+  let dependentDialects = ["::mlir::fp8::FP8Dialect", "::mlir::arith::ArithDialect"];
+}
+
 def FP8CastWeightsOncePass : Pass<"fp8-cast-weights-once", "::mlir::ModuleOp"> {
   let summary = "casts weights once a step instead of once a microbatch";
   let description = [{

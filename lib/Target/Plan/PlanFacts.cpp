@@ -127,6 +127,26 @@ FailureOr<PlanFacts> PlanFacts::read(func::FuncOp func, const Target &target) {
   }
 
   readTransfers(facts);
+  // A form may be read in several places, and in pieces.
+  StringSet<> lossy; // Looked up only.
+  func.walk([&](DequantizeOp op) {
+    auto entry = op->getAttrOfType<DictionaryAttr>(kLossyAttr);
+    if (!entry)
+      return;
+    auto text = [&](StringRef key) {
+      auto attr = entry.getAs<StringAttr>(key);
+      return attr ? llvm::json::fixUTF8(attr.getValue()) : std::string();
+    };
+    auto number = [&](StringRef key) {
+      auto attr = entry.getAs<IntegerAttr>(key);
+      return attr ? attr.getInt() : 0;
+    };
+    auto error = entry.getAs<FloatAttr>("grad_rel_error");
+    if (lossy.insert(text("value")).second)
+      facts.lossy.push_back(
+          {text("value"), text("form"), number("bytes"), number("exact_bytes"),
+           error ? std::optional(error.getValueAsDouble()) : std::nullopt});
+  });
 
   // Residuals, in the order of the step, with the record's words for each.
   if (StepOp step = facts.planned.graph->step) {

@@ -50,6 +50,15 @@ struct PlanFacts {
   };
   std::vector<Free> frees; ///< in program order
 
+  /// A value that backward reads in an inexact form.
+  struct Lossy {
+    std::string value, form;
+    int64_t bytes = 0;      ///< of the form, its scales included
+    int64_t exactBytes = 0; ///< of the value
+    std::optional<double> gradientError;
+  };
+  std::vector<Lossy> lossy; ///< in program order
+
   struct InPlace {
     std::string name, over;
     int64_t bytes = 0;

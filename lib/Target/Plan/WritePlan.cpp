@@ -42,6 +42,25 @@ static llvm::json::Array getSegments(const PlanFacts &facts) {
       segment("io", "until the caller has read it", facts.ioBytes)};
 }
 
+static llvm::json::Array getLossy(const PlanFacts &facts) {
+  llvm::json::Array all;
+  for (const PlanFacts::Lossy &entry : facts.lossy) {
+    llvm::json::Object object{{"value", entry.value},
+                              {"form", entry.form},
+                              {"bytes", entry.bytes},
+                              {"exact_bytes", entry.exactBytes}};
+    if (entry.gradientError) {
+      object["grad_rel_error"] = *entry.gradientError;
+    } else {
+      object["grad_rel_error"] = nullptr;
+      object["grad_rel_error_reason"] =
+          "not measured: 'lossy-seed' names the inputs to measure it on";
+    }
+    all.push_back(std::move(object));
+  }
+  return all;
+}
+
 static llvm::json::Object describe(const PlanFacts &facts) {
   const PeakInfo &peak = facts.planned.peak;
   llvm::json::Object plan{
@@ -57,7 +76,7 @@ static llvm::json::Object describe(const PlanFacts &facts) {
       {"recompute_us", microseconds(facts.decisions.recomputeSeconds)},
       {"communication_us", microseconds(facts.transferSeconds)},
       {"hidden_us", microseconds(facts.hiddenSeconds)},
-      {"lossy", llvm::json::Array()}};
+      {"lossy", getLossy(facts)}};
   if (facts.target->deviceOverheadBytes) {
     plan["device_bytes"] = facts.planned.graph->getResidentBytes() +
                            facts.arenaBytes +

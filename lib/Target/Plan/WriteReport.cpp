@@ -122,6 +122,20 @@ static void writeFunction(const PlanFacts &facts, raw_ostream &os) {
       ++count;
       freed.push_back(&entry);
     }
+  if (!facts.lossy.empty())
+    os << "\nRead in backward in an inexact form: gradients differ from the "
+          "exact plan's\n";
+  for (const PlanFacts::Lossy &entry : facts.lossy) {
+    os << padLeft(formatBytes(entry.bytes), 20) << "  " << entry.value << " as "
+       << entry.form << ", instead of " << formatBytes(entry.exactBytes);
+    if (entry.gradientError)
+      os << llvm::formatv("; gradients change by {0:E2}, relative",
+                          *entry.gradientError);
+    else
+      os << "; the gradients' change is not measured (lossy-seed)";
+    os << '\n';
+  }
+
   os << "\nFreed early: " << count << " of " << facts.frees.size()
      << " values, " << formatBytes(early)
      << ", before the end of their region\n";

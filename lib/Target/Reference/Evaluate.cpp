@@ -41,6 +41,15 @@ std::vector<float> reference::readFloats(const HostTensor &tensor) {
   return values;
 }
 
+std::vector<double> HostTensor::toDoubles() const {
+  std::optional<Format> format = getFormat(type.getElementType());
+  if (!format)
+    return {};
+  std::vector<float> values(type.getNumElements());
+  decode(*format, bytes.data(), values.data(), values.size());
+  return {values.begin(), values.end()};
+}
+
 HostTensor reference::makeTensor(RankedTensorType type, ArrayRef<float> values,
                                  bool saturate) {
   HostTensor tensor = HostTensor::zeros(type);

@@ -202,6 +202,15 @@ func::FuncOp selectFunction(ModuleOp module, StringRef name) {
 
 } // namespace
 
+FailureOr<std::vector<HostTensor>>
+mlir::fp8::interpretOnInputs(func::FuncOp function, uint64_t seed) {
+  ReferenceOptions options;
+  options.seed = seed;
+  if (failed(checkHostSize(function)))
+    return failure();
+  return StepRunner(options).run(function, 0, 0);
+}
+
 LogicalResult mlir::fp8::writeReference(ModuleOp module,
                                         const ReferenceOptions &options,
                                         StringRef program, StringRef path) {

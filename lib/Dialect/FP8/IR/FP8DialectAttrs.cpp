@@ -38,7 +38,7 @@ static LogicalResult verifyUnit(EmitError emitError, NamedAttribute attribute) {
 
 /// An i64 of at least `minimum`.
 static bool isI64(Attribute attribute, int64_t minimum) {
-  auto integer = dyn_cast<IntegerAttr>(attribute);
+  auto integer = dyn_cast_or_null<IntegerAttr>(attribute);
   return integer && integer.getType().isSignlessInteger(64) &&
          integer.getInt() >= minimum;
 }
@@ -154,6 +154,20 @@ LogicalResult FP8Dialect::verifyOperationAttribute(Operation *op,
     return emitError() << "expected '" << name
                        << "' to be an i64 of at least 1, but got " << value;
   }
+  if (name == kLossyAttr) {
+    if (failed(expectOn(isa<DequantizeOp>(op), "an 'fp8.dequantize'")))
+      return failure();
+    auto facts = dyn_cast<DictionaryAttr>(value);
+    if (facts && facts.getAs<StringAttr>("value") &&
+        facts.getAs<StringAttr>("form") && isI64(facts.get("bytes"), 0) &&
+        isI64(facts.get("exact_bytes"), 0))
+      return success();
+    return emitError() << "expected '" << name
+                       << "' to be a dictionary with the strings 'value' and "
+                          "'form' and the i64 'bytes' and 'exact_bytes', but "
+                          "got "
+                       << value;
+  }
   if (name == kGridAttr)
     return failed(expectOn(isa<ModuleOp>(op), "a module"))
                ? failure()
@@ -196,7 +210,7 @@ LogicalResult FP8Dialect::verifyOperationAttribute(Operation *op,
   if (llvm::is_contained({kIndexAttr, kLiveAttr, kBytesAttr, kCostAttr}, name))
     return verifyAnnotation(op, name, value);
   return refuseUnknown(emitError, attribute, "an op",
-                       {kCheckpointAttr, kPolicyAttr, kPiecesAttr, kGridAttr,
+                       {kCheckpointAttr, kPolicyAttr, kPiecesAttr, kLossyAttr, kGridAttr,
                         kTargetAttr, kPartOfAttr, kArenaBytesAttr,
                         kDecisionsAttr, kIndexAttr, kLiveAttr, kBytesAttr,
                         kCostAttr});

@@ -216,7 +216,7 @@ func.func private @f() -> (tensor<8xf32> {fp8.placement = "stack"})
 // -----
 
 func.func @f(%x: tensor<8xf32>) {
-  // expected-error@+1 {{expected an attribute of the fp8 dialect that an op may have ('fp8.checkpoint', 'fp8.policy', 'fp8.pieces', 'fp8.grid', 'fp8.target', 'fp8.part_of', 'fp8.arena_bytes', 'fp8.decisions', 'fp8.index', 'fp8.live', 'fp8.bytes', 'fp8.cost'), but got 'fp8.checkpiont'}}
+  // expected-error@+1 {{expected an attribute of the fp8 dialect that an op may have ('fp8.checkpoint', 'fp8.policy', 'fp8.pieces', 'fp8.lossy', 'fp8.grid', 'fp8.target', 'fp8.part_of', 'fp8.arena_bytes', 'fp8.decisions', 'fp8.index', 'fp8.live', 'fp8.bytes', 'fp8.cost'), but got 'fp8.checkpiont'}}
   %0 = math.exp %x {fp8.checkpiont} : tensor<8xf32>
   return
 }
@@ -418,4 +418,20 @@ module attributes {fp8.grid = {tp = 2}} {
   func.func @f(%x: tensor<8xf32> {fp8.shard = [1]}) {
     return
   }
+}
+
+// -----
+
+func.func @f(%q: tensor<2x4xf8E5M2, #fp8.tensor<scale = [all, all]>>, %s: tensor<1x1xf32>) {
+  // expected-error@+1 {{expected 'fp8.lossy' to be a dictionary with the strings 'value' and 'form' and the i64 'bytes' and 'exact_bytes', but got {form = "e5m2", value = "x"}}}
+  %0 = fp8.dequantize %q, %s {fp8.lossy = {form = "e5m2", value = "x"}} : tensor<2x4xf8E5M2, #fp8.tensor<scale = [all, all]>>, tensor<1x1xf32> -> tensor<2x4xbf16>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<32x16xbf16>) {
+  // expected-error@+1 {{expected 'fp8.lossy' on an 'fp8.dequantize', but got it on 'arith.negf'}}
+  %0 = arith.negf %x {fp8.lossy = {}} : tensor<32x16xbf16>
+  return
 }

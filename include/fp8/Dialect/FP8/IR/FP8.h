@@ -123,6 +123,7 @@ inline constexpr StringLiteral kPartOfAttr = "fp8.part_of";
 inline constexpr StringLiteral kCheckpointAttr = "fp8.checkpoint";
 inline constexpr StringLiteral kPolicyAttr = "fp8.policy";
 inline constexpr StringLiteral kPiecesAttr = "fp8.pieces";
+inline constexpr StringLiteral kLossyAttr = "fp8.lossy";
 inline constexpr StringLiteral kGridAttr = "fp8.grid";
 inline constexpr StringLiteral kTargetAttr = "fp8.target";
 inline constexpr StringLiteral kArenaBytesAttr = "fp8.arena_bytes";
