@@ -69,7 +69,7 @@ private:
 
   StepOp step;
   OpBuilder builder;
-  DenseMap<Value, Value> lossy;       // Looked up only.
+  DenseMap<Value, Value> lossy;        // Looked up only.
   DenseMap<Operation *, bool> derived; // Looked up only.
 };
 
@@ -139,24 +139,23 @@ Value Rewriter::compress(Value value, const Request &request,
                               Pow2::None);
     } else {
       scale = arith::ConstantOp::create(
-          builder, value.getLoc(),
-          DenseElementsAttr::get(scaleType, 1.0f));
+          builder, value.getLoc(), DenseElementsAttr::get(scaleType, 1.0f));
     }
-    quantised = CastOp::create(
-        builder, named(value, blocks ? ".row128.e4m3" : ".e5m2"), small, value,
-        scale);
+    quantised =
+        CastOp::create(builder, named(value, blocks ? ".row128.e4m3" : ".e5m2"),
+                       small, value, scale);
   }
   Block &backward = step.getBackward().front();
   builder.setInsertionPointToStart(&backward);
-  auto exact = DequantizeOp::create(builder, named(value, "~lossy"), type,
-                                    quantised.getResult(),
-                                    quantised.getScale());
+  auto exact =
+      DequantizeOp::create(builder, named(value, "~lossy"), type,
+                           quantised.getResult(), quantised.getScale());
   NamedAttrList facts;
   facts.append("value", builder.getStringAttr(getValueName(value)));
   facts.append("form", builder.getStringAttr(request.formName));
-  facts.append("bytes", builder.getI64IntegerAttr(
-                            getByteSize(small) +
-                            (blocks ? getByteSize(scaleType) : 0)));
+  facts.append("bytes",
+               builder.getI64IntegerAttr(
+                   getByteSize(small) + (blocks ? getByteSize(scaleType) : 0)));
   facts.append("exact_bytes", builder.getI64IntegerAttr(getByteSize(type)));
   if (error)
     facts.append("grad_rel_error", builder.getF64FloatAttr(*error));
@@ -183,10 +182,10 @@ bool Rewriter::isDerived(Operation *op) {
   bool computes =
       (recompute == Recompute::Free || recompute == Recompute::Yes) &&
       !op->hasAttr(kCheckpointAttr) && !isa<MatmulOp, OpaqueOp>(op);
-  bool result = computes && llvm::any_of(op->getOperands(), [&](Value operand) {
-                  return lossy.contains(operand) ||
-                         isDerived(operand.getDefiningOp());
-                });
+  bool result =
+      computes && llvm::any_of(op->getOperands(), [&](Value operand) {
+        return lossy.contains(operand) || isDerived(operand.getDefiningOp());
+      });
   derived[op] = result;
   return result;
 }
@@ -205,7 +204,8 @@ Value Rewriter::getLossy(Value value, Operation *user) {
   builder.setInsertionPoint(user);
   Operation *copy = builder.clone(*op);
   copy->setOperands(operands);
-  for (auto [from, to] : llvm::zip_equal(op->getResults(), copy->getResults())) {
+  for (auto [from, to] :
+       llvm::zip_equal(op->getResults(), copy->getResults())) {
     to.setLoc(named(from, "~lossy"));
     lossy[from] = to;
   }
@@ -224,12 +224,11 @@ void Rewriter::finish() {
 
 /// The largest relative 2-norm of a difference of gradients, or nothing where
 /// there are none.
-static std::optional<double>
-compareGradients(func::FuncOp function, ArrayRef<HostTensor> exact,
-                 ArrayRef<HostTensor> changed) {
+static std::optional<double> compareGradients(func::FuncOp function,
+                                              ArrayRef<HostTensor> exact,
+                                              ArrayRef<HostTensor> changed) {
   std::optional<double> worst;
-  for (auto [index, result] :
-       llvm::enumerate(getSignature(function).results)) {
+  for (auto [index, result] : llvm::enumerate(getSignature(function).results)) {
     if (!StringRef(result.name).starts_with("d_"))
       continue;
     double difference = 0, norm = 0;
@@ -238,7 +237,7 @@ compareGradients(func::FuncOp function, ArrayRef<HostTensor> exact,
       difference += (b - a) * (b - a);
       norm += a * a;
     }
-    double relative = norm > 0 ? std::sqrt(difference / norm)
+    double relative = norm > 0         ? std::sqrt(difference / norm)
                       : difference > 0 ? HUGE_VAL
                                        : 0;
     worst = std::max(worst.value_or(0), relative);
@@ -272,7 +271,8 @@ struct KeepLossyPass : fp8::impl::FP8KeepLossyPassBase<KeepLossyPass> {
                     "got '" +
                     entry + "'");
       request.formName = form;
-      llvm::Expected<llvm::GlobPattern> pattern = llvm::GlobPattern::create(name);
+      llvm::Expected<llvm::GlobPattern> pattern =
+          llvm::GlobPattern::create(name);
       if (!pattern)
         return fail("expected a name or a pattern such as 'layers.*.gate' in "
                     "'lossy', but '" +
@@ -300,8 +300,8 @@ struct KeepLossyPass : fp8::impl::FP8KeepLossyPassBase<KeepLossyPass> {
             !(element.isBF16() || element.isF32()))
           return emitError(value.getLoc())
                  << "expected a matrix of bf16 or f32 to keep as '"
-                 << request.formName << "', but '" << getValueName(value) << "' is "
-                 << value.getType();
+                 << request.formName << "', but '" << getValueName(value)
+                 << "' is " << value.getType();
         auto [entry, isNew] = taken.try_emplace(value, request.text);
         if (!isNew)
           return emitError(value.getLoc())
@@ -329,7 +329,8 @@ struct KeepLossyPass : fp8::impl::FP8KeepLossyPassBase<KeepLossyPass> {
     for (const Request &request : requests) {
       OwningOpRef<func::FuncOp> copy(function.clone());
       unsigned count = 0;
-      if (failed(rewrite(*copy, *copy->getBody().front().getOps<StepOp>().begin(),
+      if (failed(rewrite(*copy,
+                         *copy->getBody().front().getOps<StepOp>().begin(),
                          request, {}, count)))
         return failure();
       FailureOr<std::vector<HostTensor>> changed =

@@ -210,8 +210,8 @@ LogicalResult FP8Dialect::verifyOperationAttribute(Operation *op,
   if (llvm::is_contained({kIndexAttr, kLiveAttr, kBytesAttr, kCostAttr}, name))
     return verifyAnnotation(op, name, value);
   return refuseUnknown(emitError, attribute, "an op",
-                       {kCheckpointAttr, kPolicyAttr, kPiecesAttr, kLossyAttr, kGridAttr,
-                        kTargetAttr, kPartOfAttr, kArenaBytesAttr,
+                       {kCheckpointAttr, kPolicyAttr, kPiecesAttr, kLossyAttr,
+                        kGridAttr, kTargetAttr, kPartOfAttr, kArenaBytesAttr,
                         kDecisionsAttr, kIndexAttr, kLiveAttr, kBytesAttr,
                         kCostAttr});
 }
