@@ -222,21 +222,22 @@ void Rewriter::finish() {
   }
 }
 
-/// The largest relative 2-norm of a difference of gradients, or nothing where
-/// there are none.
-static std::optional<double> compareGradients(func::FuncOp function,
-                                              ArrayRef<HostTensor> exact,
-                                              ArrayRef<HostTensor> changed) {
+/// The largest relative 2-norm of a difference of gradients over all ranks, or
+/// nothing where there are none.
+static std::optional<double>
+compareGradients(func::FuncOp function, ArrayRef<std::vector<HostTensor>> exact,
+                 ArrayRef<std::vector<HostTensor>> changed) {
   std::optional<double> worst;
   for (auto [index, result] : llvm::enumerate(getSignature(function).results)) {
     if (!StringRef(result.name).starts_with("d_"))
       continue;
     double difference = 0, norm = 0;
-    for (auto [a, b] : llvm::zip_equal(exact[index].toDoubles(),
-                                       changed[index].toDoubles())) {
-      difference += (b - a) * (b - a);
-      norm += a * a;
-    }
+    for (auto [mine, other] : llvm::zip_equal(exact, changed))
+      for (auto [a, b] :
+           llvm::zip_equal(mine[index].toDoubles(), other[index].toDoubles())) {
+        difference += (b - a) * (b - a);
+        norm += a * a;
+      }
     double relative = norm > 0         ? std::sqrt(difference / norm)
                       : difference > 0 ? HUGE_VAL
                                        : 0;
@@ -321,23 +322,22 @@ struct KeepLossyPass : fp8::impl::FP8KeepLossyPassBase<KeepLossyPass> {
   /// The error of the gradients for each request alone.
   FailureOr<std::vector<std::optional<double>>>
   measure(func::FuncOp function, ArrayRef<Request> requests) {
-    FailureOr<std::vector<HostTensor>> exact =
-        interpretOnInputs(function, seed);
+    auto exact = interpretOnInputs(function, seed);
     if (failed(exact))
       return failure();
     std::vector<std::optional<double>> errors;
     for (const Request &request : requests) {
-      OwningOpRef<func::FuncOp> copy(function.clone());
+      OwningOpRef<ModuleOp> copy(getOperation().clone());
+      auto changed = copy->lookupSymbol<func::FuncOp>(function.getName());
       unsigned count = 0;
-      if (failed(rewrite(*copy,
-                         *copy->getBody().front().getOps<StepOp>().begin(),
+      if (failed(rewrite(changed,
+                         *changed.getBody().front().getOps<StepOp>().begin(),
                          request, {}, count)))
         return failure();
-      FailureOr<std::vector<HostTensor>> changed =
-          interpretOnInputs(*copy, seed);
-      if (failed(changed))
+      auto results = interpretOnInputs(changed, seed);
+      if (failed(results))
         return failure();
-      errors.push_back(compareGradients(function, *exact, *changed));
+      errors.push_back(compareGradients(function, *exact, *results));
     }
     return errors;
   }

@@ -53,10 +53,11 @@ FailureOr<std::vector<std::vector<HostTensor>>>
 interpretRanks(func::FuncOp function,
                MutableArrayRef<std::vector<HostTensor>> arguments);
 
-/// Runs `function` once on the inputs of step 0 and microbatch 0 that `seed`
-/// gives, and returns its results. Fails as `interpret` does.
-FailureOr<std::vector<HostTensor>> interpretOnInputs(func::FuncOp function,
-                                                     uint64_t seed);
+/// Runs `function`, which is in a module, once on the inputs of step 0 and
+/// microbatch 0 that `seed` gives, and returns the results of each rank. Fails
+/// as `interpret` does.
+FailureOr<std::vector<std::vector<HostTensor>>>
+interpretOnInputs(func::FuncOp function, uint64_t seed);
 
 /// What a reference is made for.
 struct ReferenceOptions {

@@ -202,13 +202,14 @@ func::FuncOp selectFunction(ModuleOp module, StringRef name) {
 
 } // namespace
 
-FailureOr<std::vector<HostTensor>>
+FailureOr<std::vector<std::vector<HostTensor>>>
 mlir::fp8::interpretOnInputs(func::FuncOp function, uint64_t seed) {
   ReferenceOptions options;
   options.seed = seed;
   if (failed(checkHostSize(function)))
     return failure();
-  return StepRunner(options).run(function, 0, 0);
+  return StepRunner(options, getNumRanks(function->getParentOfType<ModuleOp>()))
+      .run(function, 0, 0);
 }
 
 LogicalResult mlir::fp8::writeReference(ModuleOp module,
