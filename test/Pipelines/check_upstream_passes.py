@@ -30,9 +30,9 @@ def pipeline(passes):
 
 def main():
     target, policy, *paths = sys.argv[1:]
-    selection = (f"fp8-set-target{{target={target}}},fp8-build-backward,fp8-expand-recipes,fp8-legalize-layouts,"
-                 f"fp8-select-saved{{policy={policy}}}")
-    forming = "fp8-split-rows,fp8-form-kernels,fp8-schedule,fp8-insert-frees,fp8-reserve-workspace"
+    selection = (f"fp8-set-target{{target={target}}},fp8-build-backward,fp8-expand-recipes,fp8-cast-before-gather,"
+                 f"fp8-legalize-layouts,fp8-select-saved{{policy={policy}}}")
+    forming = "fp8-split-rows,fp8-form-kernels,fp8-schedule,fp8-overlap,fp8-insert-frees,fp8-reserve-workspace"
     failures = 0
     for path in paths:
         plan = run([path, f"--compile=target={target},policy={policy}", "--emit=plan"])
