@@ -23,10 +23,13 @@ stack with every weight sharded over the ranks and gathered before its use, each
 --kind=column, row and tensor-parallel feed-forward (tp) are sequence parallel as in TransformerEngine: activations
 between layers are sharded over the tokens, gathered before a column-parallel linear and reduce-scattered behind a
 row-parallel one. With one rank these are the same layers without collectives.
+
+--kind=tangle has no layers; it is for measuring the planner.
 """
 
 import argparse
 import os
+import random
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "python"))
@@ -300,6 +303,35 @@ def fsdp_stack(options: argparse.Namespace) -> Module:
 # Kinds that --ranks splits.
 SHARDED = ("column", "fsdp", "row", "tp")
 
+def tangle(options: argparse.Namespace) -> Module:
+    """Ops in random order on values of 39 widths, in one function `@tangle`: no layers and no narrow points, for the
+    time that planning takes where nothing repeats."""
+    choice = random.Random(options.ops)
+    module = Module()
+    f = module.function("tangle")
+    widths = range(16, 640, 16)
+    first = {width: f.argument(f"a{width}", tensor("bf16", 64, width)) for width in widths}
+    last, drawn = dict(first), []
+    for _ in range(options.ops):
+        width, kind = choice.choice(widths), choice.choice(["tanh", "mul", "matmul", "add"])
+        drawn.append((width, choice.choice(widths) if kind == "matmul" else kind))
+    weights = {index: f.argument(f"w{index}", tensor("bf16", kind, width), "fp8.parameter")
+               for index, (width, kind) in enumerate(drawn) if isinstance(kind, int)}
+    for index, (width, kind) in enumerate(drawn):
+        name = f"v{index}"
+        if kind == "tanh":
+            last[width] = f.elementwise("math.tanh", last[width], name=name)
+        elif kind == "mul":
+            last[width] = f.elementwise("arith.mulf", last[width], first[width], name=name)
+        elif kind == "add":
+            last[width] = f.elementwise("arith.addf", last[width], first[width], name=name)
+        else:
+            product = f.matmul(last[kind], weights[index], name=f"m{index}")
+            last[width] = f.elementwise("arith.addf", product, last[width], name=name)
+    f.returns(*(last[width] for width in widths if last[width] is not first[width]))
+    return module
+
+
 KINDS = {
     "block": (block_stack, "transformer blocks with embedding, norm and head; attention is opaque"),
     "column": (column_stack, "LayerNorms and column-parallel linears"),
@@ -307,6 +339,7 @@ KINDS = {
     "fsdp": (fsdp_stack, "feed-forward layers with residual, weights sharded (FSDP)"),
     "row": (row_stack, "row-parallel linears"),
     "tp": (tp_stack, "LayerNorm and feed-forward layers with residual, tensor and sequence parallel"),
+    "tangle": (tangle, "ops in random order, with no layers"),
 }
 
 
@@ -329,6 +362,8 @@ def main() -> int:
     parser.add_argument("--ffn", type=positive, default=14336, help="hidden dimension of the feed-forward (14336)")
     parser.add_argument("--recipe", choices=sorted(ALIGNMENT), default="rowwise", help="FP8 scaling recipe (rowwise)")
     parser.add_argument("--odd-layers", type=int, default=0, help="layers with half the hidden dimension (0)")
+    parser.add_argument("--ops", type=positive, help="forward ops of a tangle (4000), of which a step has 4.5 times as "
+                        "many")
     parser.add_argument("--tied", action="store_true", help="the head of a block stack is the embedding's table")
     options = parser.parse_args()
     if not 0 <= options.odd_layers <= options.layers:
@@ -350,6 +385,9 @@ def main() -> int:
     elif options.ranks > 1:
         print(f"error: expected --kind to be one of {', '.join(SHARDED)} with --ranks, but got {options.kind}", file=sys.stderr)
         return 1
+    if options.ops and options.kind != "tangle":
+        print("error: expected --kind=tangle with --ops: the others have layers", file=sys.stderr)
+        return 1
     alignment = ALIGNMENT[options.recipe]
     for name in ("tokens", "dim", "ffn"):
         if getattr(options, name) % alignment:
@@ -357,6 +395,11 @@ def main() -> int:
                   f"but got {getattr(options, name)}", file=sys.stderr)
             return 1
     build, what = KINDS[options.kind]
+    if options.kind == "tangle":
+        options.ops = options.ops or 4000
+        print(f"// python3 examples/gen.py --kind=tangle --ops={options.ops}\n// {options.ops} {what}, forward only.\n")
+        print(build(options), end="")
+        return 0
     module = build(options)
     extra = f" --odd-layers={options.odd_layers}" if options.odd_layers else ""
     extra += " --tied" if options.tied else ""

@@ -204,23 +204,69 @@ static bool isSmaller(const PlanOption &a, const PlanOption &b) {
   return std::tuple(a.peak, a.seconds) < std::tuple(b.peak, b.seconds);
 }
 
+void PlanSearch::findMeasurements() {
+  constexpr int64_t kSmall = 64;
+  std::vector<bool> isMeasurement(graph.values.size(), false);
+  std::vector<SmallVector<int, 2>> measured(graph.values.size());
+  for (const PlanNode &node : graph.nodes) {
+    if (node.backward || node.kind != NodeClass::Loop)
+      continue;
+    for (int result : node.results)
+      for (int operand : node.operands) {
+        int root = graph.values[operand].root;
+        int64_t bytes = graph.values[root].bytes;
+        if (classOf[root] < 0 || classOf[result] < 0 ||
+            graph.values[result].bytes >
+                (isMeasurement[root] ? bytes : bytes / kSmall))
+          continue;
+        isMeasurement[result] = true;
+        measured[root].push_back(result);
+      }
+  }
+  measurements.assign(classes.size(), {});
+  for (auto [members, found] : llvm::zip_equal(classes, measurements)) {
+    SmallVector<int> work = members;
+    while (!work.empty())
+      for (int value : measured[work.pop_back_val()])
+        if (!llvm::is_contained(found, value)) {
+          found.push_back(value);
+          work.push_back(value);
+        }
+  }
+}
+
 void PlanSearch::descend(const Selection &start, bool minimisePeak, int end) {
   auto better = minimisePeak ? isSmaller : isFaster;
   const PlanOption *current = &evaluate(start);
   // Towards less time: any class may change, the first improvement is taken.
   if (!minimisePeak) {
+    // The largest first: not all of them may have their turn.
+    SmallVector<int> order = llvm::to_vector(llvm::seq<int>(0, classes.size()));
+    llvm::stable_sort(order, [&](int a, int b) {
+      return graph.values[classes[a].front()].bytes >
+             graph.values[classes[b].front()].bytes;
+    });
     for (int round = 0; round < 3; ++round) {
       bool improved = false;
-      for (const SmallVector<int> &members : classes) {
+      for (int index : order) {
         if (getNumEvaluations() >= end)
           return;
+        ArrayRef<int> members = classes[index];
         bool keep = !current->selection[members.front()];
-        const PlanOption &next =
-            evaluate(withKept(current->selection, members, keep));
-        if (better(next, *current)) {
-          current = &next;
-          improved = true;
-        }
+        auto look = [&](Selection selection) {
+          const PlanOption &next = evaluate(std::move(selection));
+          if (better(next, *current)) {
+            current = &next;
+            improved = true;
+          }
+        };
+        look(withKept(current->selection, members, keep));
+        // What is made again may be measured again by a kernel that reads what
+        // it is made of; keeping the one without the other may gain nothing.
+        ArrayRef<int> small = measurements[index];
+        if (!keep && !small.empty() && getNumEvaluations() < end)
+          look(withKept(withKept(current->selection, members, false), small,
+                        false));
       }
       if (!improved)
         return;
@@ -281,6 +327,7 @@ std::vector<const PlanOption *> PlanSearch::findFrontier() {
   for (auto [index, members] : llvm::enumerate(classes))
     for (int member : members)
       classOf[member] = index;
+  findMeasurements();
   Selection starts[] = {selectMinCut(graph), selectSaveAll(graph),
                         selectRecomputeAll(graph),
                         Selection(graph.values.size(), false),

@@ -159,17 +159,17 @@ namespace {
 /// separated from what cannot be recomputed.
 class MinCutBuilder {
 public:
-  explicit MinCutBuilder(const PlanGraph &graph)
-      : graph(graph), flow(2 * graph.values.size() + 2),
-        source(2 * graph.values.size()), sink(source + 1) {}
+  MinCutBuilder(const PlanGraph &graph, ArrayRef<bool> mayRunAgain)
+      : graph(graph), mayRunAgain(mayRunAgain),
+        flow(2 * graph.values.size() + 2), source(2 * graph.values.size()),
+        sink(source + 1) {}
 
   Selection run();
 
 private:
-  bool isBanned(const PlanNode &node) const {
-    return node.kind == NodeClass::Matmul || node.kind == NodeClass::Opaque ||
-           node.kind == NodeClass::Collective ||
-           node.recompute == Recompute::Never || isa<AmaxOp, ReduceOp>(node.op);
+  bool isBanned(int node) const {
+    return isBannedByMinCut(graph.nodes[node]) &&
+           (mayRunAgain.empty() || !mayRunAgain[node]);
   }
   int64_t weightOf(int value, int distance, bool fusible) const {
     double weight = graph.values[value].bytes *
@@ -179,6 +179,7 @@ private:
   }
 
   const PlanGraph &graph;
+  ArrayRef<bool> mayRunAgain;
   MaxFlow flow;
   int source, sink;
 };
@@ -220,7 +221,7 @@ Selection MinCutBuilder::run() {
                 free ? 0
                      : weightOf(value, distance[value],
                                 producedLoop && fusible[value]));
-    if (entry.node < 0 || isBanned(graph.nodes[entry.node]))
+    if (entry.node < 0 || isBanned(entry.node))
       flow.addArc(source, in, MaxFlow::kInfinite);
     if (readByBackward[value])
       flow.addArc(out, sink, MaxFlow::kInfinite);
@@ -245,6 +246,13 @@ Selection MinCutBuilder::run() {
 
 } // namespace
 
-Selection mlir::fp8::selectMinCut(const PlanGraph &graph) {
-  return MinCutBuilder(graph).run();
+bool mlir::fp8::isBannedByMinCut(const PlanNode &node) {
+  return node.kind == NodeClass::Matmul || node.kind == NodeClass::Opaque ||
+         node.kind == NodeClass::Collective ||
+         node.recompute == Recompute::Never || isa<AmaxOp, ReduceOp>(node.op);
+}
+
+Selection mlir::fp8::selectMinCut(const PlanGraph &graph,
+                                  ArrayRef<bool> mayRunAgain) {
+  return MinCutBuilder(graph, mayRunAgain).run();
 }

@@ -12,10 +12,25 @@
 //  * what backward loops need of forward values is read by them, or made again
 //    from others that are: a cut between the values that no loop makes and the
 //    backward loops, of which the smallest is taken;
-//  * where a loop reads a value that no loop makes again after a reduction over
-//    it that is known only at the end of its loop, the two are in different
-//    kernels, and the value is read once more. (Of what a loop makes that says
-//    nothing: both kernels may make it.)
+//  * where a loop reads a value again after a reduction over it that is known
+//    only at the end of its loop, the two are in different kernels. Both read
+//    what the value is made of, once more than counted above, unless something
+//    on the way is stored: another cut, in which what a loop makes costs its
+//    write and its read.
+//
+// The cuts share no cost. Take the loop values that a plan stores. Of a value
+// that no loop makes, and that is on a way to such a reduction on which nothing
+// is stored, both kernels are readers: two reads, one in the cut of what
+// backward reads, or what its region reads at all, and one in the last. What is
+// stored is read in that first cut and written in the last; only what backward
+// makes itself is read in the last too. What is stored in every plan costs no
+// write, so where a first cut may count its read, the last one counts nothing.
+//
+// A loop that only backward needs may run in either region, so it counts in
+// neither.
+//
+// Ops that wait for each other across one that is no loop are in different
+// kernels, so the longest such chain says how many launches there are at least.
 //
 // What must be computed again: all that is kept for backward is live between
 // the regions. Keeping less than backward reads means running ops again; for
@@ -27,6 +42,9 @@
 #include "fp8/Analysis/TimeBound.h"
 
 #include "fp8/Analysis/MaxFlow.h"
+
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+#include "llvm/ADT/BitVector.h"
 
 #include <array>
 #include <cmath>
@@ -47,15 +65,30 @@ class BoundBuilder {
 public:
   BoundBuilder(const PlanGraph &graph, Fusion fusion)
       : graph(graph), fusion(fusion), numValues(graph.values.size()),
-        hasReaders(graph.values.size(), false) {
-    for (const PlanNode &node : graph.nodes)
-      if (node.kind != NodeClass::View)
-        for (int operand : node.operands)
-          hasReaders[graph.values[operand].root] = true;
+        hasReaders(graph.values.size(), false), isWritten(numValues, false),
+        leastRead(numValues, 0), runsForward(graph.nodes.size(), false) {
+    for (const PlanNode &node : graph.nodes) {
+      if (node.kind == NodeClass::View)
+        continue;
+      for (int operand : node.operands) {
+        int root = graph.values[operand].root;
+        hasReaders[root] = true;
+        isWritten[root] = isWritten[root] || node.kind != NodeClass::Loop;
+        // A view may be all that is read.
+        int64_t bytes = graph.values[operand].bytes;
+        leastRead[root] =
+            leastRead[root] ? std::min(leastRead[root], bytes) : bytes;
+      }
+    }
+    for (int root = 0; root < numValues; ++root)
+      isWritten[root] = isWritten[root] || graph.values[root].escapes;
+    findForwardNodes();
   }
 
   double getOwnKernelSeconds() const;
   int64_t getLoopBytes() const;
+  /// Loop kernels that every plan has at least.
+  int64_t getLoopKernels() const;
   double getRecomputeSeconds(int64_t limit) const;
 
 private:
@@ -69,10 +102,17 @@ private:
   /// The time of one run of `node` as a kernel of its own, as kernels are
   /// priced.
   double getSeconds(const PlanNode &node) const;
-  int64_t getReadAgainBytes() const;
+  void findForwardNodes();
   bool isReadAgain(int value, const PlanNode &reduction,
                    ArrayRef<SmallVector<int, 4>> readers) const;
+  /// Per root, whether a loop of the region reads it again after a reduction.
+  BitVector findReadAgain(bool backward) const;
+  /// The least cost that parts what no loop makes from the roots `isEnd`, which
+  /// loops of forward, and of backward where `throughBackward` is set, make.
+  int64_t cutWays(bool throughBackward, const BitVector &isEnd,
+                  function_ref<int64_t(int root)> costOf) const;
   int64_t getBackwardReadBytes() const;
+  int64_t getReadAgainBytes() const;
   int64_t getLimitBetweenRegions(int64_t limit) const;
   /// The cost of the cheapest choice at `price`, and the bytes it keeps.
   std::pair<int64_t, int64_t> cut(int64_t price) const;
@@ -80,7 +120,10 @@ private:
   const PlanGraph &graph;
   Fusion fusion;
   int numValues;
-  std::vector<bool> hasReaders; ///< of roots
+  std::vector<bool> hasReaders;   ///< of roots
+  std::vector<bool> isWritten;    ///< of roots: in memory in every plan
+  std::vector<int64_t> leastRead; ///< of roots: what a reader reads at least
+  std::vector<bool> runsForward;  ///< of nodes: run in forward in every plan
 };
 
 } // namespace
@@ -112,22 +155,52 @@ double BoundBuilder::getSeconds(const PlanNode &node) const {
   return estimateSeconds(*graph.target, cost);
 }
 
+/// As forward runs under any selection (Materializer::markDead).
+void BoundBuilder::findForwardNodes() {
+  std::vector<bool> isNeeded(numValues, false);
+  for (int id = graph.firstBackward - 1; id >= 0; --id) {
+    const PlanNode &node = graph.nodes[id];
+    bool runs = node.recompute == Recompute::Never ||
+                isa<OpaqueOp, KernelOp>(node.op) ||
+                !wouldOpBeTriviallyDead(node.op);
+    for (int result : node.results)
+      runs |= isNeeded[result] || graph.rootOf(result).escapes;
+    runsForward[id] = runs;
+    if (runs)
+      for (int operand : node.operands)
+        isNeeded[operand] = true;
+  }
+}
+
+int64_t BoundBuilder::getLoopKernels() const {
+  // Of values: the loop kernels on the longest way to it.
+  std::vector<int64_t> countOf(numValues, 0);
+  int64_t most = 0;
+  for (auto [id, node] : llvm::enumerate(graph.nodes)) {
+    if (node.kind == NodeClass::Constant)
+      continue;
+    int64_t count = isLoop(id);
+    for (int operand : node.operands)
+      count = std::max<int64_t>(
+          count, countOf[operand] +
+                     (isLoop(id) && !isLoop(graph.rootOf(operand).node)));
+    for (int result : node.results)
+      countOf[result] = count;
+    most = std::max(most, count);
+  }
+  return most;
+}
+
 int64_t BoundBuilder::getLoopBytes() const {
   int64_t bytes = 0;
-  std::vector<bool> isWritten(numValues, false);
   // Per region, the least that is read of a root.
   constexpr int64_t kUnread = std::numeric_limits<int64_t>::max();
-  std::vector<std::array<int64_t, 2>> leastRead(numValues, {kUnread, kUnread});
-  for (const PlanNode &node : graph.nodes) {
-    if (node.kind == NodeClass::View)
+  std::vector<std::array<int64_t, 2>> readIn(numValues, {kUnread, kUnread});
+  for (auto [id, node] : llvm::enumerate(graph.nodes)) {
+    if (node.kind != NodeClass::Loop || (!node.backward && !runsForward[id]))
       continue;
     for (int operand : node.operands) {
-      int root = graph.values[operand].root;
-      if (node.kind != NodeClass::Loop) {
-        isWritten[root] = true;
-        continue;
-      }
-      int64_t &least = leastRead[root][node.backward];
+      int64_t &least = readIn[graph.values[operand].root][node.backward];
       least = std::min(least, graph.values[operand].bytes);
     }
   }
@@ -136,7 +209,7 @@ int64_t BoundBuilder::getLoopBytes() const {
     if (value.root != root)
       continue;
     if (isLoop(value.node)) {
-      if (isWritten[root] || value.escapes)
+      if (isWritten[root])
         bytes += value.bytes;
       continue;
     }
@@ -144,11 +217,49 @@ int64_t BoundBuilder::getLoopBytes() const {
       continue;
     for (bool backward : {false, true})
       // What backward reads of forward values is in the cut.
-      if (leastRead[root][backward] != kUnread &&
+      if (readIn[root][backward] != kUnread &&
           !(backward && (value.node < 0 || !graph.nodes[value.node].backward)))
-        bytes += leastRead[root][backward];
+        bytes += readIn[root][backward];
   }
   return bytes + getBackwardReadBytes() + getReadAgainBytes();
+}
+
+int64_t BoundBuilder::cutWays(bool throughBackward, const BitVector &isEnd,
+                              function_ref<int64_t(int root)> costOf) const {
+  // Values are split into an entry and an exit.
+  MaxFlow flow(2 * numValues + 2);
+  int source = 2 * numValues, sink = source + 1;
+  for (const PlanNode &node : graph.nodes) {
+    if (node.kind != NodeClass::Loop || (node.backward && !throughBackward))
+      continue;
+    for (int operand : node.operands)
+      for (int result : node.results)
+        flow.addArc(2 * graph.values[operand].root + 1,
+                    2 * graph.values[result].root, MaxFlow::kInfinite);
+  }
+  for (auto [id, value] : llvm::enumerate(graph.values)) {
+    int root = id;
+    bool backward = value.node >= 0 && graph.nodes[value.node].backward;
+    if (value.root != root || (backward && !throughBackward) ||
+        isConstant(root))
+      continue;
+    flow.addArc(2 * root, 2 * root + 1, costOf(root));
+    if (!isLoop(value.node))
+      flow.addArc(source, 2 * root, MaxFlow::kInfinite);
+    if (isEnd[root])
+      flow.addArc(2 * root + 1, sink, MaxFlow::kInfinite);
+  }
+  return flow.run(source, sink);
+}
+
+int64_t BoundBuilder::getBackwardReadBytes() const {
+  BitVector isRead(numValues);
+  for (const PlanNode &node : graph.nodes)
+    if (node.kind == NodeClass::Loop && node.backward)
+      for (int operand : node.operands)
+        isRead.set(graph.values[operand].root);
+  return cutWays(/*throughBackward=*/false, isRead,
+                 [&](int root) { return leastRead[root]; });
 }
 
 bool BoundBuilder::isReadAgain(int value, const PlanNode &reduction,
@@ -163,6 +274,7 @@ bool BoundBuilder::isReadAgain(int value, const PlanNode &reduction,
     for (int reader : readers[current]) {
       const PlanNode &node = graph.nodes[reader];
       if (node.kind != NodeClass::Loop || node.backward != reduction.backward ||
+          (!node.backward && !runsForward[reader]) ||
           !seen.insert(reader).second)
         continue;
       bool sameSpace =
@@ -175,66 +287,47 @@ bool BoundBuilder::isReadAgain(int value, const PlanNode &reduction,
   return false;
 }
 
-int64_t BoundBuilder::getReadAgainBytes() const {
+BitVector BoundBuilder::findReadAgain(bool backward) const {
   std::vector<SmallVector<int, 4>> readers(numValues);
   for (auto [index, node] : llvm::enumerate(graph.nodes))
     for (int operand : node.operands)
       readers[graph.values[operand].root].push_back(index);
-  int64_t bytes = 0;
-  // Each value counts once a region, however many reductions there are.
-  std::vector<std::array<bool, 2>> counted(numValues, {false, false});
-  for (const PlanNode &node : graph.nodes) {
-    if (node.kind != NodeClass::Loop || node.locality != Locality::AtEnd)
-      continue;
-    for (int operand : node.operands) {
-      const PlanValue &value = graph.values[operand];
-      if (value.root != operand || isConstant(operand) || isLoop(value.node) ||
-          counted[operand][node.backward] ||
-          !isReadAgain(operand, node, readers))
-        continue;
-      counted[operand][node.backward] = true;
-      bytes += value.bytes;
-    }
-  }
-  return bytes;
+  BitVector found(numValues);
+  for (const PlanNode &node : graph.nodes)
+    if (node.kind == NodeClass::Loop && node.backward == backward &&
+        node.locality == Locality::AtEnd)
+      for (int operand : node.operands)
+        if (graph.values[operand].root == operand && !isConstant(operand) &&
+            !found[operand] && isReadAgain(operand, node, readers))
+          found.set(operand);
+  return found;
 }
 
-int64_t BoundBuilder::getBackwardReadBytes() const {
-  // Values are split into an entry and an exit; what no loop makes is the
-  // source, what an original backward loop reads is the sink.
-  MaxFlow flow(2 * numValues + 2);
-  int source = 2 * numValues, sink = source + 1;
-  std::vector<int64_t> leastRead(numValues, 0);
-  std::vector<bool> isRead(numValues, false);
-  for (const PlanNode &node : graph.nodes) {
-    if (node.kind == NodeClass::View)
-      continue;
-    for (int operand : node.operands) {
-      int root = graph.values[operand].root;
-      // A view may be all that a loop reads.
-      int64_t bytes = graph.values[operand].bytes;
-      leastRead[root] =
-          leastRead[root] ? std::min(leastRead[root], bytes) : bytes;
-      isRead[root] =
-          isRead[root] || (node.backward && isLoop(&node - graph.nodes.data()));
-      if (node.kind == NodeClass::Loop && !node.backward)
-        for (int result : node.results)
-          flow.addArc(2 * root + 1, 2 * graph.values[result].root,
-                      MaxFlow::kInfinite);
-    }
-  }
-  for (auto [id, value] : llvm::enumerate(graph.values)) {
-    int root = id;
-    bool backward = value.node >= 0 && graph.nodes[value.node].backward;
-    if (value.root != root || backward || isConstant(root))
-      continue;
-    flow.addArc(2 * root, 2 * root + 1, leastRead[root]);
-    if (!isLoop(value.node))
-      flow.addArc(source, 2 * root, MaxFlow::kInfinite);
-    if (isRead[root])
-      flow.addArc(2 * root + 1, sink, MaxFlow::kInfinite);
-  }
-  return flow.run(source, sink);
+int64_t BoundBuilder::getReadAgainBytes() const {
+  BitVector inForward = findReadAgain(false), inBackward = findReadAgain(true);
+  // A value that both cuts may count as stored is written once.
+  bool both = inForward.any() && inBackward.any();
+  auto isForward = [&](int root) {
+    return graph.values[root].node < graph.firstBackward;
+  };
+  auto writeOf = [&](int root) {
+    return isWritten[root] ? 0 : graph.values[root].bytes;
+  };
+  int64_t bytes = 0;
+  if (inForward.any())
+    bytes += cutWays(/*throughBackward=*/false, inForward, [&](int root) {
+      return leastRead[root] + (isLoop(graph.values[root].node)
+                                    ? writeOf(root) / (both ? 2 : 1)
+                                    : 0);
+    });
+  if (inBackward.any())
+    bytes += cutWays(/*throughBackward=*/true, inBackward, [&](int root) {
+      if (!isLoop(graph.values[root].node))
+        return leastRead[root];
+      return isForward(root) ? writeOf(root) / (both ? 2 : 1)
+                             : leastRead[root] + writeOf(root);
+    });
+  return bytes;
 }
 
 int64_t BoundBuilder::getLimitBetweenRegions(int64_t limit) const {
@@ -330,9 +423,11 @@ double BoundBuilder::getRecomputeSeconds(int64_t limit) const {
 TimeBound mlir::fp8::getTimeBound(const PlanGraph &graph, Fusion fusion,
                                   int64_t limit) {
   BoundBuilder builder(graph, fusion);
-  double loops = fusion == Fusion::None ? 0
-                                        : double(builder.getLoopBytes()) /
-                                              graph.target->copyBytesPerSecond;
+  double loops =
+      fusion == Fusion::None
+          ? 0
+          : double(builder.getLoopBytes()) / graph.target->copyBytesPerSecond +
+                builder.getLoopKernels() * graph.target->launchSeconds;
   double recompute = builder.getRecomputeSeconds(limit);
   TimeBound bound;
   bound.seconds = builder.getOwnKernelSeconds() + loops + recompute;

@@ -20,6 +20,9 @@ using namespace mlir::fp8;
 /// Pieces start where a block of a block recipe does, and on a GPU where a tile
 /// does.
 static constexpr int64_t kBlockRows = 128;
+/// Ops behind a matmul that are looked at: where what it gives is read much
+/// later, the ops in between are not.
+static constexpr int kMaxSpan = 2048;
 
 static ArrayRef<int64_t> shapeOf(Value value) {
   return cast<RankedTensorType>(value.getType()).getShape();
@@ -219,9 +222,10 @@ bool RegionFinder::follow() {
           user && user != block.getTerminator() && last->isBeforeInBlock(user))
         last = user;
   };
+  int span = 0;
   for (Operation &op : llvm::make_range(first->getIterator(),
                                         block.getTerminator()->getIterator())) {
-    if (last->isBeforeInBlock(&op))
+    if (last->isBeforeInBlock(&op) || ++span > kMaxSpan)
       break;
     if (seeds.contains(&op)) {
       std::optional<RowSplit> split = getSplit(&op, 0, {0, 1});
@@ -260,6 +264,11 @@ bool RegionFinder::follow() {
             operand, cast<RankedTensorType>(seeds[0]->getResult(0).getType())
                          .getNumElements());
     add(&op, *split);
+  }
+  // Seeds so far apart are no region.
+  if (span > kMaxSpan) {
+    seeds.remove_if([&](Operation *seed) { return !found.contains(seed); });
+    return false;
   }
   return added;
 }

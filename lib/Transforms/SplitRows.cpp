@@ -211,6 +211,11 @@ void mlir::fp8::forEachProgramBlock(func::FuncOp func,
 void mlir::fp8::splitRows(func::FuncOp func, const Target &target,
                           int64_t pieces) {
   forEachProgramBlock(func, [&](Block &block) {
+    if (pieces <= 1 &&
+        llvm::none_of(block.getOps<MatmulOp>(), [](MatmulOp matmul) {
+          return matmul->hasAttr(kPiecesAttr);
+        }))
+      return;
     for (const RowRegion &region : findRowRegions(block, target)) {
       int64_t count = pieces;
       for (Operation *seed : region.seeds)

@@ -35,7 +35,12 @@ llvm::StringSet<> getDefaultOpList();
 Selection selectSaveAll(const PlanGraph &graph);
 Selection selectRecomputeAll(const PlanGraph &graph);
 Selection selectOpList(const PlanGraph &graph, const llvm::StringSet<> &ops);
-Selection selectMinCut(const PlanGraph &graph);
+/// The nodes of which `mayRunAgain` says so, if it is not empty, are not
+/// banned.
+Selection selectMinCut(const PlanGraph &graph, ArrayRef<bool> mayRunAgain = {});
+
+/// True for what PyTorch's partitioner does not compute again.
+bool isBannedByMinCut(const PlanNode &node);
 
 /// Applies the `fp8.policy` overrides of the graph's ops to `selection`.
 void applyOverrides(const PlanGraph &graph, Selection &selection);
@@ -84,6 +89,8 @@ private:
   void searchDirectly();
   /// The search on `reduced`, of which the frontier is evaluated here.
   void searchReduced(const ReducedGraph &reduced);
+  /// Fills `measurements`.
+  void findMeasurements();
   void descend(const Selection &start, bool minimisePeak, int end);
   /// Tries plans that keep one value less than one of `frontier`, so that the
   /// frontier has no large steps.
@@ -110,6 +117,8 @@ private:
   std::map<double, int64_t> lowestPeaks;
   std::vector<SmallVector<int>>
       classes; ///< choices that stand at the same place of equal layers
+  /// By class: choices that measure its members, scales and maxima.
+  std::vector<SmallVector<int>> measurements;
   std::vector<int> classOf; ///< per value: its class; -1 where it is no choice
 };
 
