@@ -104,5 +104,7 @@ double mlir::fp8::estimateSeconds(const Target &target, const OpCost &cost) {
   double link = cost.bytesSent ? target.linkLatencySeconds +
                                      cost.bytesSent / target.linkBytesPerSecond
                                : 0;
-  return std::max(compute, memory) + link + target.launchSeconds;
+  // The second half of a collective launches nothing.
+  double launch = compute + memory + link > 0 ? target.launchSeconds : 0;
+  return std::max(compute, memory) + link + launch;
 }

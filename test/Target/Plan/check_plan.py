@@ -386,7 +386,7 @@ def check_saved(plan, joint, function, rates):
     names = joint.value_names(function)
     ops = {names[value]: op for op in function.walk() for value in op.results}
     kept = {entry["value"] for entry in plan["saved"]}
-    options = {"target": plan["target"], "policy": "save-all"}
+    options = {"target": plan["target"], "policy": "save-all", "overlap": "none"}
     planned_again = None
     checked = set()
     for entry in plan["saved"]:
@@ -474,7 +474,8 @@ def check_pieces(plan, whole):
 def check(path, targets_source, target, spec):
     """`spec` is a policy, or POLICY:OPTION=VALUE."""
     policy, _, extra = spec.partition(":")
-    options = {"target": target, "policy": policy}
+    # Sentences speak of the plan before collectives start early.
+    options = {"target": target, "policy": policy, "overlap": "none"}
     whole = plan_runs.make_plan(path, **options)
     options |= dict([extra.split("=")]) if extra else {}
     plan = plan_runs.make_plan(path, **options) if extra else whole
