@@ -53,7 +53,7 @@ func.func @linear_h200(%x: tensor<16384x4096xbf16>, %w: tensor<14336x4096xbf16>)
 // CHECK-LABEL: func.func @gather
 // CHECK: fp8.all_gather {{.*}}fp8.cost = {bytes_read = 4096 : i64, bytes_sent = 12288 : i64, bytes_written = 16384 : i64, ns = 16632 : i64, recompute = "priced"}
 // CHECK: fp8.all_gather_start {{.*}}fp8.cost = {{.*}}bytes_sent = 12288
-// CHECK: fp8.wait {{.*}}fp8.cost = {ns = 1000 : i64, recompute = "priced"}
+// CHECK: fp8.wait {{.*}}fp8.cost = {ns = 0 : i64, recompute = "priced"}
 module attributes {fp8.grid = {tp = 4 : i64}} {
 func.func @gather(%x: tensor<64x32xbf16>) -> tensor<256x32xbf16> {
   %g = fp8.all_gather %x axis = "tp" dim = 0 : tensor<64x32xbf16> -> tensor<256x32xbf16>
