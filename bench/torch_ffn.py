@@ -18,41 +18,7 @@ import torch._functorch.config as functorch_config
 import torch.nn.functional as F
 from torch import nn
 
-E4M3 = torch.float8_e4m3fn
-LARGEST = 448.0
-
-
-def cast(x, dim):
-    """`x` in e4m3 with one scale for each slice along `dim`, and the factors that undo it."""
-    amax = torch.amax(torch.abs(x), dim=dim, keepdim=True).to(torch.float32)
-    scale = LARGEST / torch.clamp(amax, min=1e-12)
-    data = torch.clamp(x.to(torch.float32) * scale, -LARGEST, LARGEST).to(E4M3)
-    return data, 1.0 / scale
-
-
-def product(a, b):
-    """[M, K] times [K, N] in float8, one scale a row of `a` and a column of `b`."""
-    qa, sa = cast(a, -1)
-    qb, sb = cast(b, 0)
-    if qb.stride(0) != 1:
-        qb = qb.t().contiguous().t()
-    if qa.stride(1) != 1:
-        qa = qa.contiguous()
-    return torch._scaled_mm(qa, qb, scale_a=sa, scale_b=sb, out_dtype=torch.bfloat16, use_fast_accum=True)
-
-
-class Rowwise(torch.autograd.Function):
-    """x times the transpose of w, with the gradients of both."""
-
-    @staticmethod
-    def forward(ctx, x, w):
-        ctx.save_for_backward(x, w)
-        return product(x, w.t())
-
-    @staticmethod
-    def backward(ctx, g):
-        x, w = ctx.saved_tensors
-        return product(g, w), product(g.t(), x)
+from llama_torch import Rowwise, cast
 
 
 class FeedForward(nn.Module):
