@@ -31,7 +31,8 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 
 import llama_torch
-from fp8opt.graphs.measure import capture_compiled, eager
+import fp8opt
+from fp8opt.graphs.sharded import gathered_bytes
 
 MIB = 2**20
 ATEN = torch.ops.aten
@@ -57,21 +58,32 @@ def build(options, with_abs):
     return stack
 
 
-def explain(options):
-    """What eager mode keeps and what each change of the list would do, by fp8opt, on the meta device."""
+def shard(model, compiled=False):
+    """FSDP2 as torchtitan uses it: each layer a group of its own."""
+    from torch.distributed.fsdp import fully_shard
+
+    for layer in model.layers:
+        if compiled:
+            layer.compile()
+        fully_shard(layer)
+    return fully_shard(model)
+
+
+def explain(options, ranks, show):
+    """What eager mode keeps and what each change of the list would do, by one command, on the meta device."""
     with torch.device("meta"):
         model = build(options, True)
         inputs = llama_torch.inputs(options.tokens, options.dim, options.heads, "meta")
-    kept = eager(model, *inputs)
-    from fp8opt.explanations.explanation import Explanation
-    from fp8opt.graphs import Graph
-
-    print("\n".join(Explanation(Graph("layers", kept=[kept])).findings))
-    notes = [note for graph in capture_compiled(model, *inputs) for note in graph.kept[0].notes]
-    print("\n".join(f"under torch.compile: {note}" for note in dict.fromkeys(notes)))
+    if ranks > 1:
+        shard(model)
+    found = fp8opt.explain(model, *inputs, compiled=True)
+    if show:
+        print(found, flush=True)
+    kept, compiled = found.graph.kept
     change = next(change for change in kept.changes if change.op == "aten.abs.default")
-    return {"said_peak_bytes": kept.peak_bytes, "said_peak_without_abs_bytes": change.peak_bytes,
-            "said_less_bytes": kept.peak_bytes - change.peak_bytes, "notes": notes}
+    return {"said_peak_bytes": kept.peak_bytes, "said_gathered_bytes": gathered_bytes(model),
+            "said_peak_without_abs_bytes": change.peak_bytes, "said_less_bytes": kept.peak_bytes - change.peak_bytes,
+            "findings": found.findings, "notes": compiled.notes}
 
 
 def measure(options, with_abs, compiled, rank, ranks):
@@ -82,13 +94,7 @@ def measure(options, with_abs, compiled, rank, ranks):
     torch.manual_seed(0)
     model = build(options, with_abs).to("cuda")
     if ranks > 1:
-        from torch.distributed.fsdp import fully_shard
-
-        for layer in model.layers:
-            if compiled:
-                layer.compile()
-            fully_shard(layer)
-        fully_shard(model)
+        shard(model, compiled)
     elif compiled:
         for layer in model.layers:
             layer.compile()
@@ -128,27 +134,38 @@ def main():
     parser.add_argument("--out")
     options = parser.parse_args()
     rank, ranks = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
-    result = {"schema": "fp8opt-abs-fault-1", "torch": torch.__version__, "ranks": ranks, **explain(options)}
-    if not options.explain_only:
+    cuda = not options.explain_only
+    if cuda:
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", 0)))
-        if ranks > 1:
-            torch.distributed.init_process_group("nccl")
-        for compiled in (False, True):
-            mode = "compile" if compiled else "eager"
-            peaks = [measure(options, with_abs, compiled, rank, ranks) for with_abs in (True, False)]
-            result[mode] = {"peak_bytes": peaks[0], "peak_without_abs_bytes": peaks[1], "less_bytes": peaks[0] - peaks[1]}
-            if rank == 0:
-                print(f"{mode}: {peaks[0] / MIB:,.0f} MiB with abs, {peaks[1] / MIB:,.0f} MiB without: "
-                      f"{(peaks[0] - peaks[1]) / MIB:,.0f} MiB less", flush=True)
-        off = abs(result["eager"]["less_bytes"] - result["said_less_bytes"]) / result["said_less_bytes"]
-        result["off_pct"] = 100 * off
-        if rank == 0:
-            print(f"said: {result['said_less_bytes'] / MIB:,.0f} MiB less; off by {100 * off:.2f} %")
-        if ranks > 1:
-            torch.distributed.destroy_process_group()
+    if ranks > 1:
+        torch.distributed.init_process_group("nccl" if cuda else "gloo")
+    result = {"schema": "fp8opt-abs-fault-1", "torch": torch.__version__, "ranks": ranks,
+              **explain(options, ranks, rank == 0)}
+    if cuda:
+        compare(result, options, rank, ranks)
+    if ranks > 1:
+        torch.distributed.destroy_process_group()
     if options.out and rank == 0:
         pathlib.Path(options.out).write_text(json.dumps(result, indent=1) + "\n")
     return 0
+
+
+def compare(result, options, rank, ranks):
+    """Measures, and prints what was said beside it."""
+    rows = []
+    for compiled in (False, True):
+        mode = "compile" if compiled else "eager"
+        peaks = [measure(options, with_abs, compiled, rank, ranks) for with_abs in (True, False)]
+        result[mode] = {"peak_bytes": peaks[0], "peak_without_abs_bytes": peaks[1], "less_bytes": peaks[0] - peaks[1]}
+        rows.append((f"{mode}, measured", *peaks))
+    gathered = result["said_gathered_bytes"]
+    rows.insert(0, ("eager, said", result["said_peak_bytes"] + gathered, result["said_peak_without_abs_bytes"] + gathered))
+    result["off_pct"] = 100 * abs(result["eager"]["less_bytes"] / result["said_less_bytes"] - 1)
+    if rank == 0:
+        print(f"{'peak in MiB':<20}{'with abs':>10}{'without':>10}{'less':>10}")
+        for name, peak, other in rows:
+            print(f"{name:<20}{peak / MIB:>10,.1f}{other / MIB:>10,.1f}{(peak - other) / MIB:>10,.1f}")
+        print(f"the measured fall is off by {result['off_pct']:.2f} % from what was said", flush=True)
 
 
 if __name__ == "__main__":

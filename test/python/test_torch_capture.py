@@ -145,6 +145,40 @@ def test_abs_under_torch_compile():
                for note in graph.kept[0].notes)
 
 
+@pytest.fixture
+def one_rank():
+    """A process group of this process alone."""
+    distributed = pytest.importorskip("torch.distributed")
+    distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
+    yield distributed.device_mesh.init_device_mesh("cpu", (1,))
+    distributed.destroy_process_group()
+
+
+def test_sharded_by_fsdp2(one_rank):
+    """A module under fully_shard is seen as a rank computes it: as the same module without it, weights marked as gathered,
+    in the type that they are gathered in; and it runs as before afterwards."""
+    from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+
+    module, inputs, _ = MODELS["feed_forward"]()
+    plain = fp8opt.capture(module, *inputs)
+    module = module.float()
+    policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16)
+    for layer in module.layers:
+        fully_shard(layer, mesh=one_rank, mp_policy=policy)
+    fully_shard(module, mesh=one_rank, mp_policy=policy)
+    sharded = fp8opt.capture(module, *inputs)
+    assert [node.op for node in sharded.nodes] == [node.op for node in plain.nodes]
+    assert [item.tensor for item in sharded.inputs] == [item.tensor for item in plain.inputs]
+    assert all(item.regathered for item in sharded.inputs if item.kind == "parameter")
+    assert [(kept.bytes, kept.peak_bytes) for kept in sharded.kept] == [(kept.bytes, kept.peak_bytes) for kept in plain.kept]
+    weights = sum(parameter.numel() * 2 for parameter in module.parameters())
+    assert any(f"{weights / 2**20:,.1f} MiB" in note for note in sharded.kept[0].notes)
+    assert all(item.regathered for graph in capture_compiled(module, *inputs) for item in graph.inputs
+               if item.kind == "parameter")
+    module(*inputs).sum().backward()
+    assert all(type(parameter.grad).__name__ == "DTensor" for parameter in module.parameters())
+
+
 def _checkpointed(with_abs):
     module, inputs, _ = torch_models.float8_checkpointed(with_abs, layers=2)
     return module, *inputs

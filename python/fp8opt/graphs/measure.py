@@ -17,6 +17,7 @@ import torch
 from .eager import kept_by_eager
 from .graph import Change, Graph, Kept
 from .partitioner import capture_compiled, is_cheap, kept_by_min_cut
+from .sharded import gathered_bytes, unsharded
 from .trace import CaptureError, capture_joint, compiling
 
 __all__ = ["capture", "capture_compiled", "CaptureError"]
@@ -39,7 +40,17 @@ def capture(module: torch.nn.Module, *args: Any, name: str = "", kwargs: Optiona
 
 def eager(module: torch.nn.Module, *args: Any, kwargs: Optional[Dict[str, Any]] = None) -> Kept:
     """What eager mode keeps; where selective checkpoints do, also what it would keep without each cheap operation of
-    their lists."""
+    their lists. A module under `fully_shard` is run as one rank computes it, with whole weights."""
+    with unsharded(module, args, kwargs) as (inputs, keywords):
+        kept = _eager(module, inputs, keywords)
+    size = gathered_bytes(module)
+    if size:
+        kept.notes.append(f"FSDP2 gathers weights outside of what is counted, one group ahead: {size / 2**20:,.1f} MiB more "
+                          "at the peak")
+    return kept
+
+
+def _eager(module: torch.nn.Module, args: tuple, kwargs: Dict[str, Any]) -> Kept:
     try:
         kept = kept_by_eager(module, *args, kwargs=kwargs)
     except CaptureError:  # it branches on values, perhaps not where it is compiled

@@ -15,6 +15,7 @@ from typing import Any, Dict, List, Optional
 import torch
 
 from .graph import ELEMENT_BYTES, Graph, Kept, KeptValue, Node
+from .sharded import sharded_prefixes, unsharded
 from .trace import CaptureError, default_decompositions, from_joint, type_name
 
 # Operations that are cheap to run again; a save list that names one keeps its bytes for little.
@@ -107,6 +108,9 @@ def capture_compiled(module: torch.nn.Module, *args: Any, kwargs: Optional[Dict[
     from torch._functorch.partitioners import min_cut_rematerialization_partition
 
     graphs: List[Graph] = []
+    # The graphs do not name their parameters, so all are marked or none.
+    sharded = sharded_prefixes(module)
+    gathered = bool(sharded) and all(name.startswith(sharded) for name, _ in module.named_parameters())
 
     def partition(joint, inputs, *, num_fwd_outputs, **options):
         graph = from_joint(joint, num_fwd_outputs, f"{name or type(module).__name__}_{len(graphs)}",
@@ -114,6 +118,8 @@ def capture_compiled(module: torch.nn.Module, *args: Any, kwargs: Optional[Dict[
         result = min_cut_rematerialization_partition(joint, inputs, num_fwd_outputs=num_fwd_outputs, **options)
         names = [node.name for node in result[1].graph.nodes if node.op == "placeholder"]
         graph.kept.append(kept_values(graph, names))
+        for item in graph.inputs:
+            item.regathered = gathered and item.kind == "parameter"
         graphs.append(graph)
         return result
 
@@ -131,7 +137,8 @@ def capture_compiled(module: torch.nn.Module, *args: Any, kwargs: Optional[Dict[
     backend = aot_autograd(fw_compiler=compiler, bw_compiler=compiler, partition_fn=partition,
                            decompositions=default_decompositions())
     try:
-        torch.compile(module, backend=backend, dynamic=False)(*args, **(kwargs or {}))
+        with unsharded(module, args, kwargs) as (inputs, keywords):
+            torch.compile(module, backend=backend, dynamic=False)(*inputs, **keywords)
     except Exception as error:  # whatever torch raises
         raise CaptureError(f"torch.compile could not compile {type_name(module)}: {error}") from error
     return graphs

@@ -20,6 +20,7 @@ from torch.overrides import TorchFunctionMode
 
 from .graph import Graph, Input, Location, Node, Output, Ref, Special, Tensor
 from .location import ModuleStack, watch
+from .sharded import sharded_prefixes, unsharded
 
 # Operations whose schema does not say that their result lies in their operand's storage, though it does.
 _VIEWS = {"aten._unsafe_view.default", "_c10d_functional.wait_tensor.default", "aten.split.Tensor",
@@ -322,7 +323,7 @@ def capture_joint(module: Any, *args: Any, name: str = "", kwargs: Optional[Dict
     only shapes are used, nothing is computed. `decompositions` maps operators to functions that say them in others; by
     default Inductor's table. `regathered` lists names (or prefixes ending in a dot) of parameters that something
     outside the graph gathers for the pass and frees, as FSDP2 does; those of a module that `fully_shard` wrapped are
-    found by themselves.
+    found by themselves, and such a module is captured as one rank computes it, with whole weights.
 
     Raises `CaptureError` where the module cannot be traced."""
     from torch._functorch.aot_autograd import aot_export_joint_with_descriptors
@@ -332,6 +333,7 @@ def capture_joint(module: Any, *args: Any, name: str = "", kwargs: Optional[Dict
     if decompositions is None:
         decompositions = default_decompositions()
     with contextlib.ExitStack() as stack:
+        args, kwargs = stack.enter_context(unsharded(module, args, kwargs))
         modules = stack.enter_context(watch(module))
 
         def wrap(forward):
@@ -352,7 +354,7 @@ def capture_joint(module: Any, *args: Any, name: str = "", kwargs: Optional[Dict
         forward_outputs = _forward_outputs(joint)
         graph = from_joint(joint.graph_module, forward_outputs, name or type(module).__name__)
     _merge_tied(graph, module)
-    marked = tuple(regathered) + _sharded(module)
+    marked = tuple(regathered) + sharded_prefixes(module)
     for item in graph.inputs:
         if item.kind == "parameter":
             item.regathered = any(item.target == entry or (entry.endswith(".") and item.target.startswith(entry))
@@ -430,16 +432,6 @@ def _forward_outputs(joint: Any) -> int:
     nodes = list(joint.graph_module.graph.nodes)
     inputs = [node for node in nodes if node.op == "placeholder" and "tangents" not in node.name]
     return len(nodes[-1].args[0]) - len(inputs)
-
-
-def _sharded(module: torch.nn.Module) -> Tuple[str, ...]:
-    """Prefixes of the modules whose weights FSDP2 gathers and frees again."""
-    result: List[str] = []
-    for path, child in module.named_modules():
-        state = getattr(child, "_get_fsdp_state", None)
-        if state is not None:
-            result.append(path + "." if path else "")
-    return tuple(result)
 
 
 def default_decompositions() -> dict:
