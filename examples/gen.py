@@ -22,7 +22,9 @@ With --ranks=N a layer is split over N ranks, and all sizes are still those of t
 stack with every weight sharded over the ranks and gathered before its use, each rank with its share of the tokens;
 --kind=column, row and tensor-parallel feed-forward (tp) are sequence parallel as in TransformerEngine: activations
 between layers are sharded over the tokens, gathered before a column-parallel linear and reduce-scattered behind a
-row-parallel one. With one rank these are the same layers without collectives.
+row-parallel one. With one rank these are the same layers without collectives. --casts=weights writes the fsdp stack as
+an eager framework runs it by the rowwise recipe: forward and backward op by op, with the weights' maxima taken through abs
+and max; --casts=all does the same with the maxima of forward's activations.
 
 --kind=tangle has no layers; it is for measuring the planner.
 """
@@ -36,6 +38,8 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 
 from fp8opt import Function, Module, Value, tensor  # noqa: E402
 from fp8opt.modules import rms_norm  # noqa: E402
+
+from eager_fsdp import eager_fsdp_stack  # noqa: E402
 
 # Length of an amax history, as in TransformerEngine's tests; its default of 1024 would only make the file's state
 # longer.
@@ -282,6 +286,8 @@ def tp_stack(options: argparse.Namespace) -> Module:
 
 def fsdp_stack(options: argparse.Namespace) -> Module:
     """`@fsdp`: the feed-forward stack with sharded weights; a rank has its share of the tokens."""
+    if options.casts != "recipe":
+        return eager_fsdp_stack(options.ranks, options.layers, options.tokens, options.dim, options.ffn, options.casts)
     s = Sharded("fsdp", "fsdp", options)
     x = s.argument("x", options.tokens, options.dim, 0)
     shapes = (("w1", options.ffn, options.dim), ("w3", options.ffn, options.dim), ("w2", options.dim, options.ffn))
@@ -361,6 +367,9 @@ def main() -> int:
     parser.add_argument("--dim", type=positive, default=4096, help="model dimension (4096)")
     parser.add_argument("--ffn", type=positive, default=14336, help="hidden dimension of the feed-forward (14336)")
     parser.add_argument("--recipe", choices=sorted(ALIGNMENT), default="rowwise", help="FP8 scaling recipe (rowwise)")
+    parser.add_argument("--casts", choices=("recipe", "weights", "all"), default="recipe",
+                        help="of fsdp: linears by a recipe, or forward and backward with the casts of weights, or of "
+                             "activations too, through abs and max (recipe)")
     parser.add_argument("--odd-layers", type=int, default=0, help="layers with half the hidden dimension (0)")
     parser.add_argument("--ops", type=positive, help="forward ops of a tangle (4000), of which a step has 4.5 times as "
                         "many")
@@ -368,6 +377,10 @@ def main() -> int:
     options = parser.parse_args()
     if not 0 <= options.odd_layers <= options.layers:
         print(f"error: expected --odd-layers to be from 0 to {options.layers}, but got {options.odd_layers}",
+              file=sys.stderr)
+        return 1
+    if options.casts != "recipe" and (options.kind != "fsdp" or options.recipe != "rowwise" or options.ranks == 1):
+        print(f"error: expected --kind=fsdp, several --ranks and the rowwise recipe with --casts={options.casts}",
               file=sys.stderr)
         return 1
     if options.tied and options.kind != "block":
@@ -404,10 +417,12 @@ def main() -> int:
     extra = f" --odd-layers={options.odd_layers}" if options.odd_layers else ""
     extra += " --tied" if options.tied else ""
     extra += f" --ranks={options.ranks}" if options.ranks > 1 else ""
+    extra += f" --casts={options.casts}" if options.casts != "recipe" else ""
     print(f"// python3 examples/gen.py --layers={options.layers} --kind={options.kind} --tokens={options.tokens} "
           f"--dim={options.dim} --ffn={options.ffn} --recipe={options.recipe}{extra}")
     ranks = f" on {options.ranks} ranks" if options.ranks > 1 else ""
-    print(f"// {options.layers} {what}{ranks}, forward only.")
+    direction = "forward only" if options.casts == "recipe" else "forward and backward"
+    print(f"// {options.layers} {what}{ranks}, {direction}.")
     print()
     print(module, end="")
     return 0
