@@ -66,6 +66,19 @@ class Ops(ABC):
         x = self._use(x)
         return self._one(name, x.type, f"fp8.all_reduce {kind} {x} axis = {quoted(axis)}", f": {x.type} -> {x.type}")
 
+    def all_to_all(self, x: Value, axis: str, size: int, split: int = 0, concat: int = 0, name: str = "all_to_all") -> Value:
+        """Piece j of `size`, cut along `split`, goes to rank j of grid axis `axis`; what comes lies along `concat`."""
+        x = self._use(x)
+        _check_axes(x, [split, concat])
+        if x.shape[split] % size:
+            raise ValueError(f"expected dimension {split} to be a multiple of {size}, but got {x.shape[split]}")
+        shape = list(x.shape)
+        shape[split] //= size
+        shape[concat] *= size
+        type = x.type.with_shape(shape)
+        return self._one(name, type, f"fp8.all_to_all {x} axis = {quoted(axis)} split = {split} concat = {concat}",
+                         f": {x.type} -> {type}")
+
     def amax(self, x: Value, group: Sequence[int], name: str = "amax") -> Value:
         """The largest |x| of each group, f32; a group entry of 0 is the whole dimension."""
         x = self._use(x)

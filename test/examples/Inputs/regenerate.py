@@ -12,7 +12,7 @@ import shlex
 import subprocess
 import sys
 
-COMMENT = "// python3 examples/gen.py "
+COMMENT = "// python3 examples/"
 
 examples = pathlib.Path(sys.argv[1])
 failed = False
@@ -21,8 +21,8 @@ for path in sorted(examples.glob("*.mlir")):
     first = text.split(b"\n", 1)[0].decode()
     if not first.startswith(COMMENT):
         continue
-    options = shlex.split(first[len(COMMENT):])
-    output = subprocess.run([sys.executable, str(examples / "gen.py"), *options], stdout=subprocess.PIPE, check=True)
+    script, *options = shlex.split(first[len(COMMENT):])
+    output = subprocess.run([sys.executable, str(examples / script), *options], stdout=subprocess.PIPE, check=True)
     same = output.stdout == text
     failed = failed or not same
     print(f"{path.name}: {'same' if same else 'differs: ' + first[3:]}")

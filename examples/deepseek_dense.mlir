@@ -1,0 +1,106 @@
+// python3 examples/deepseek.py --kind=dense --recipe=block128 --ranks=16
+// A dense layer of DeepSeek-V3 on 16 tensor-parallel ranks at 65,536 tokens, forward only.
+
+module attributes {fp8.grid = {tp = 16 : i64}} {
+func.func @layer(
+    %x: tensor<4096x7168xbf16> {fp8.shard = ["tp", ""]} loc("x"),
+    %norm1.gain: tensor<1x7168xbf16> {fp8.parameter} loc("norm1.gain"),
+    %q_down.w: tensor<1536x7168xbf16> {fp8.parameter} loc("q_down.w"),
+    %kv_down.w: tensor<576x7168xbf16> {fp8.parameter} loc("kv_down.w"),
+    %q_norm.gain: tensor<1x1536xbf16> {fp8.parameter} loc("q_norm.gain"),
+    %kv_norm.gain: tensor<1x512xbf16> {fp8.parameter} loc("kv_norm.gain"),
+    %q_up.w: tensor<1536x1536xbf16> {fp8.parameter, fp8.shard = ["tp", ""]} loc("q_up.w"),
+    %kv_up.w: tensor<2048x512xbf16> {fp8.parameter, fp8.shard = ["tp", ""]} loc("kv_up.w"),
+    %o_proj.w: tensor<7168x1024xbf16> {fp8.parameter, fp8.shard = ["", "tp"]} loc("o_proj.w"),
+    %norm2.gain: tensor<1x7168xbf16> {fp8.parameter} loc("norm2.gain"),
+    %fc1.w: tensor<2304x7168xbf16> {fp8.parameter, fp8.shard = ["tp", ""]} loc("fc1.w"),
+    %fc2.w: tensor<7168x1152xbf16> {fp8.parameter, fp8.shard = ["", "tp"]} loc("fc2.w")) -> (tensor<4096x7168xbf16> {fp8.shard = ["tp", ""]}) {
+  %norm1_f32 = arith.extf %x : tensor<4096x7168xbf16> to tensor<4096x7168xf32> loc("norm1_f32")
+  %norm1_square = arith.mulf %norm1_f32, %norm1_f32 : tensor<4096x7168xf32> loc("norm1_square")
+  %norm1_sum = fp8.reduce sum %norm1_square [1] : tensor<4096x7168xf32> -> tensor<4096x1xf32> loc("norm1_sum")
+  %norm1_dim = arith.constant dense<7.168000e+03> : tensor<4096x1xf32> loc("norm1_dim")
+  %norm1_mean = arith.divf %norm1_sum, %norm1_dim : tensor<4096x1xf32> loc("norm1_mean")
+  %norm1_eps = arith.constant dense<9.53674316406250000e-07> : tensor<4096x1xf32> loc("norm1_eps")
+  %norm1_var = arith.addf %norm1_mean, %norm1_eps : tensor<4096x1xf32> loc("norm1_var")
+  %norm1_rsqrt = math.rsqrt %norm1_var : tensor<4096x1xf32> loc("norm1_rsqrt")
+  %norm1_factor = fp8.broadcast %norm1_rsqrt : tensor<4096x1xf32> -> tensor<4096x7168xf32> loc("norm1_factor")
+  %norm1_scaled = arith.mulf %norm1_f32, %norm1_factor : tensor<4096x7168xf32> loc("norm1_scaled")
+  %norm1_gain_f32 = arith.extf %norm1.gain : tensor<1x7168xbf16> to tensor<1x7168xf32> loc("norm1_gain_f32")
+  %norm1_gain = fp8.broadcast %norm1_gain_f32 : tensor<1x7168xf32> -> tensor<4096x7168xf32> loc("norm1_gain")
+  %norm1_wide = arith.mulf %norm1_scaled, %norm1_gain : tensor<4096x7168xf32> loc("norm1_wide")
+  %norm1 = arith.truncf %norm1_wide : tensor<4096x7168xf32> to tensor<4096x7168xbf16> loc("norm1")
+  %q_down = fp8.linear %norm1, %q_down.w recipe<block128> : tensor<4096x7168xbf16>, tensor<1536x7168xbf16> -> tensor<4096x1536xbf16> loc("q_down")
+  %q_norm_f32 = arith.extf %q_down : tensor<4096x1536xbf16> to tensor<4096x1536xf32> loc("q_norm_f32")
+  %q_norm_square = arith.mulf %q_norm_f32, %q_norm_f32 : tensor<4096x1536xf32> loc("q_norm_square")
+  %q_norm_sum = fp8.reduce sum %q_norm_square [1] : tensor<4096x1536xf32> -> tensor<4096x1xf32> loc("q_norm_sum")
+  %q_norm_dim = arith.constant dense<1.536000e+03> : tensor<4096x1xf32> loc("q_norm_dim")
+  %q_norm_mean = arith.divf %q_norm_sum, %q_norm_dim : tensor<4096x1xf32> loc("q_norm_mean")
+  %q_norm_eps = arith.constant dense<9.53674316406250000e-07> : tensor<4096x1xf32> loc("q_norm_eps")
+  %q_norm_var = arith.addf %q_norm_mean, %q_norm_eps : tensor<4096x1xf32> loc("q_norm_var")
+  %q_norm_rsqrt = math.rsqrt %q_norm_var : tensor<4096x1xf32> loc("q_norm_rsqrt")
+  %q_norm_factor = fp8.broadcast %q_norm_rsqrt : tensor<4096x1xf32> -> tensor<4096x1536xf32> loc("q_norm_factor")
+  %q_norm_scaled = arith.mulf %q_norm_f32, %q_norm_factor : tensor<4096x1536xf32> loc("q_norm_scaled")
+  %q_norm_gain_f32 = arith.extf %q_norm.gain : tensor<1x1536xbf16> to tensor<1x1536xf32> loc("q_norm_gain_f32")
+  %q_norm_gain = fp8.broadcast %q_norm_gain_f32 : tensor<1x1536xf32> -> tensor<4096x1536xf32> loc("q_norm_gain")
+  %q_norm_wide = arith.mulf %q_norm_scaled, %q_norm_gain : tensor<4096x1536xf32> loc("q_norm_wide")
+  %q_norm = arith.truncf %q_norm_wide : tensor<4096x1536xf32> to tensor<4096x1536xbf16> loc("q_norm")
+  %kv_down = fp8.linear %norm1, %kv_down.w recipe<block128> : tensor<4096x7168xbf16>, tensor<576x7168xbf16> -> tensor<4096x576xbf16> loc("kv_down")
+  %kv_down.latent = fp8.slice %kv_down [0, 0] : tensor<4096x576xbf16> -> tensor<4096x512xbf16> loc("kv_down.latent")
+  %kv_norm_f32 = arith.extf %kv_down.latent : tensor<4096x512xbf16> to tensor<4096x512xf32> loc("kv_norm_f32")
+  %kv_norm_square = arith.mulf %kv_norm_f32, %kv_norm_f32 : tensor<4096x512xf32> loc("kv_norm_square")
+  %kv_norm_sum = fp8.reduce sum %kv_norm_square [1] : tensor<4096x512xf32> -> tensor<4096x1xf32> loc("kv_norm_sum")
+  %kv_norm_dim = arith.constant dense<5.120000e+02> : tensor<4096x1xf32> loc("kv_norm_dim")
+  %kv_norm_mean = arith.divf %kv_norm_sum, %kv_norm_dim : tensor<4096x1xf32> loc("kv_norm_mean")
+  %kv_norm_eps = arith.constant dense<9.53674316406250000e-07> : tensor<4096x1xf32> loc("kv_norm_eps")
+  %kv_norm_var = arith.addf %kv_norm_mean, %kv_norm_eps : tensor<4096x1xf32> loc("kv_norm_var")
+  %kv_norm_rsqrt = math.rsqrt %kv_norm_var : tensor<4096x1xf32> loc("kv_norm_rsqrt")
+  %kv_norm_factor = fp8.broadcast %kv_norm_rsqrt : tensor<4096x1xf32> -> tensor<4096x512xf32> loc("kv_norm_factor")
+  %kv_norm_scaled = arith.mulf %kv_norm_f32, %kv_norm_factor : tensor<4096x512xf32> loc("kv_norm_scaled")
+  %kv_norm_gain_f32 = arith.extf %kv_norm.gain : tensor<1x512xbf16> to tensor<1x512xf32> loc("kv_norm_gain_f32")
+  %kv_norm_gain = fp8.broadcast %kv_norm_gain_f32 : tensor<1x512xf32> -> tensor<4096x512xf32> loc("kv_norm_gain")
+  %kv_norm_wide = arith.mulf %kv_norm_scaled, %kv_norm_gain : tensor<4096x512xf32> loc("kv_norm_wide")
+  %kv_norm = arith.truncf %kv_norm_wide : tensor<4096x512xf32> to tensor<4096x512xbf16> loc("kv_norm")
+  %kv_down.rope = fp8.slice %kv_down [0, 512] : tensor<4096x576xbf16> -> tensor<4096x64xbf16> loc("kv_down.rope")
+  %k_rope_all = fp8.all_gather %kv_down.rope axis = "tp" dim = 0 : tensor<4096x64xbf16> -> tensor<65536x64xbf16> loc("k_rope_all")
+  %q_norm_all = fp8.all_gather %q_norm axis = "tp" dim = 0 : tensor<4096x1536xbf16> -> tensor<65536x1536xbf16> loc("q_norm_all")
+  %q = fp8.linear %q_norm_all, %q_up.w recipe<block128> : tensor<65536x1536xbf16>, tensor<1536x1536xbf16> -> tensor<65536x1536xbf16> loc("q")
+  %kv_norm_all = fp8.all_gather %kv_norm axis = "tp" dim = 0 : tensor<4096x512xbf16> -> tensor<65536x512xbf16> loc("kv_norm_all")
+  %kv = fp8.linear %kv_norm_all, %kv_up.w recipe<block128> : tensor<65536x512xbf16>, tensor<2048x512xbf16> -> tensor<65536x2048xbf16> loc("kv")
+  %k_v:2 = fp8.opaque "rope"(%kv, %k_rope_all) {adjoint = {name = "rope_backward", operands = [], results = []}} : (tensor<65536x2048xbf16>, tensor<65536x64xbf16>) -> (tensor<65536x1536xbf16>, tensor<65536x1024xbf16>) loc("k_v")
+  %o:2 = fp8.opaque "attention"(%q, %k_v#0, %k_v#1) {flops = 10995116277760 : i64, adjoint = {name = "attention_backward", operands = [0, 1, 2], results = [0, 1], flops = 27487790694400 : i64, scratch_bytes = 404750336 : i64}} : (tensor<65536x1536xbf16>, tensor<65536x1536xbf16>, tensor<65536x1024xbf16>) -> (tensor<65536x1024xbf16>, tensor<8x65536xf32>) loc("o")
+  %o_proj.part = fp8.linear %o#0, %o_proj.w recipe<block128> : tensor<65536x1024xbf16>, tensor<7168x1024xbf16> -> tensor<65536x7168xbf16> loc("o_proj.part")
+  %o_proj = fp8.reduce_scatter sum %o_proj.part axis = "tp" dim = 0 : tensor<65536x7168xbf16> -> tensor<4096x7168xbf16> loc("o_proj")
+  %middle = arith.addf %x, %o_proj : tensor<4096x7168xbf16> loc("middle")
+  %norm2_f32 = arith.extf %middle : tensor<4096x7168xbf16> to tensor<4096x7168xf32> loc("norm2_f32")
+  %norm2_square = arith.mulf %norm2_f32, %norm2_f32 : tensor<4096x7168xf32> loc("norm2_square")
+  %norm2_sum = fp8.reduce sum %norm2_square [1] : tensor<4096x7168xf32> -> tensor<4096x1xf32> loc("norm2_sum")
+  %norm2_dim = arith.constant dense<7.168000e+03> : tensor<4096x1xf32> loc("norm2_dim")
+  %norm2_mean = arith.divf %norm2_sum, %norm2_dim : tensor<4096x1xf32> loc("norm2_mean")
+  %norm2_eps = arith.constant dense<9.53674316406250000e-07> : tensor<4096x1xf32> loc("norm2_eps")
+  %norm2_var = arith.addf %norm2_mean, %norm2_eps : tensor<4096x1xf32> loc("norm2_var")
+  %norm2_rsqrt = math.rsqrt %norm2_var : tensor<4096x1xf32> loc("norm2_rsqrt")
+  %norm2_factor = fp8.broadcast %norm2_rsqrt : tensor<4096x1xf32> -> tensor<4096x7168xf32> loc("norm2_factor")
+  %norm2_scaled = arith.mulf %norm2_f32, %norm2_factor : tensor<4096x7168xf32> loc("norm2_scaled")
+  %norm2_gain_f32 = arith.extf %norm2.gain : tensor<1x7168xbf16> to tensor<1x7168xf32> loc("norm2_gain_f32")
+  %norm2_gain = fp8.broadcast %norm2_gain_f32 : tensor<1x7168xf32> -> tensor<4096x7168xf32> loc("norm2_gain")
+  %norm2_wide = arith.mulf %norm2_scaled, %norm2_gain : tensor<4096x7168xf32> loc("norm2_wide")
+  %norm2 = arith.truncf %norm2_wide : tensor<4096x7168xf32> to tensor<4096x7168xbf16> loc("norm2")
+  %norm2_all = fp8.all_gather %norm2 axis = "tp" dim = 0 : tensor<4096x7168xbf16> -> tensor<65536x7168xbf16> loc("norm2_all")
+  %fc1 = fp8.linear %norm2_all, %fc1.w recipe<block128> : tensor<65536x7168xbf16>, tensor<2304x7168xbf16> -> tensor<65536x2304xbf16> loc("fc1")
+  %act.gate = fp8.slice %fc1 [0, 0] : tensor<65536x2304xbf16> -> tensor<65536x1152xbf16> loc("act.gate")
+  %act.silu_in = arith.extf %act.gate : tensor<65536x1152xbf16> to tensor<65536x1152xf32> loc("act.silu_in")
+  %act.silu_one = arith.constant dense<1.000000e+00> : tensor<65536x1152xf32> loc("act.silu_one")
+  %act.silu_neg = arith.negf %act.silu_in : tensor<65536x1152xf32> loc("act.silu_neg")
+  %act.silu_exp = math.exp %act.silu_neg : tensor<65536x1152xf32> loc("act.silu_exp")
+  %act.silu_den = arith.addf %act.silu_exp, %act.silu_one : tensor<65536x1152xf32> loc("act.silu_den")
+  %act.silu_sigmoid = arith.divf %act.silu_one, %act.silu_den : tensor<65536x1152xf32> loc("act.silu_sigmoid")
+  %act.silu_f32 = arith.mulf %act.silu_in, %act.silu_sigmoid : tensor<65536x1152xf32> loc("act.silu_f32")
+  %act.silu = arith.truncf %act.silu_f32 : tensor<65536x1152xf32> to tensor<65536x1152xbf16> loc("act.silu")
+  %act.up = fp8.slice %fc1 [0, 1152] : tensor<65536x2304xbf16> -> tensor<65536x1152xbf16> loc("act.up")
+  %act = arith.mulf %act.silu, %act.up : tensor<65536x1152xbf16> loc("act")
+  %fc2.part = fp8.linear %act, %fc2.w recipe<block128> : tensor<65536x1152xbf16>, tensor<7168x1152xbf16> -> tensor<65536x7168xbf16> loc("fc2.part")
+  %fc2 = fp8.reduce_scatter sum %fc2.part axis = "tp" dim = 0 : tensor<65536x7168xbf16> -> tensor<4096x7168xbf16> loc("fc2")
+  %out = arith.addf %middle, %fc2 : tensor<4096x7168xbf16> loc("out")
+  return %out : tensor<4096x7168xbf16>
+}
+}
