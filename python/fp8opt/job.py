@@ -20,7 +20,19 @@ from .models import Model, load_model
 from .params import Precision
 from .pipeline import Schedule, Step, make_schedule, read_schedule, run
 
-__all__ = ["Batch", "Job", "MODULES", "Part", "Recompute", "SCHEDULES", "Sizes", "load_job", "parse_layout"]
+__all__ = [
+    "Batch",
+    "Buffers",
+    "DEEPEP_TOKENS",
+    "Job",
+    "MODULES",
+    "Part",
+    "Recompute",
+    "SCHEDULES",
+    "Sizes",
+    "load_job",
+    "parse_layout",
+]
 
 SCHEDULES = ("1f1b", "interleaved", "zero-bubble", "zero-bubble-h2", "zero-bubble-v", "dualpipe", "dualpipev")
 
@@ -104,12 +116,31 @@ class Recompute:
             object.__setattr__(self, "modules", ("core_attn",))
 
 
+# DeepEP: tokens that a channel receives from a GPU of the node and from another node, for each size of the group.
+DEEPEP_TOKENS = {2: (256, 0), 4: (256, 0), 8: (256, 0), 16: (288, 140), 24: (288, 128), 32: (288, 128), 64: (288, 140)}
+DEEPEP_TOKENS.update({128: (560, 132), 144: (720, 132), 160: (720, 132)})
+
+
+@dataclasses.dataclass(frozen=True)
+class Buffers:
+    """Buffers of communication libraries to count: DeepEP's, and those of NCCL's rings on so many channels."""
+
+    deepep: bool = False
+    nccl_channels: int = 0
+
+    def __post_init__(self):
+        if self.nccl_channels > 64:
+            raise InputError(f"expected 'nccl_channels' of at most 64, but got {self.nccl_channels}")
+
+
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """A job. `frees`: `prompt`, or `late` where gathered tensors and gradients outlive their last matmul up to the end of
-    their layer's backward (TransformerEngine before 2.8). `steps`: the steps of each pipeline rank, where they are a user's own;
-    `schedule` then says where its chunks lie. `capacity`: for experts, how many times the balanced number of
-    tokens a rank may get. `device`: bytes of one GPU; `overhead`: bytes of context and libraries on it."""
+    """A job. `frees`: `prompt`, or `late` where what a coalesced gather reads and makes lives until the CPU next waits for the GPU
+    (TransformerEngine before 2.8); `ahead`: how many steps the CPU may be ahead of the GPU then. `allocator`: the mode of
+    PyTorch's allocator whose unused memory is counted (`expandable` or `segments`), or `none`. `steps`: the steps of each
+    pipeline rank, where they are a user's own; `schedule` then says where its chunks lie. `capacity`: for experts, how many
+    times the balanced number of tokens a rank may get. `device`: bytes of one GPU; `overhead`: bytes of context and libraries
+    on it."""
 
     model: Model
     sizes: Sizes
@@ -119,9 +150,12 @@ class Job:
     schedule: str = "1f1b"
     layout: str = ""
     frees: str = "prompt"
+    ahead: int = 0
+    allocator: str = "none"
     capacity: float = 1.0
     device: int = 80 * 2**30
     overhead: int = 0
+    buffers: Buffers = Buffers()
     steps: Optional[Tuple[Tuple[Step, ...], ...]] = None
 
     def __post_init__(self):
@@ -133,6 +167,12 @@ class Job:
             )
         if self.frees not in ("prompt", "late"):
             raise InputError(f"expected 'frees' as prompt or late, but got '{self.frees}'")
+        if self.ahead < 0:
+            raise InputError(f"expected 'ahead' of at least 0, but got {self.ahead}")
+        if self.ahead and self.frees != "late":
+            raise InputError(f"expected 'frees' = 'late' with 'ahead' = {self.ahead}, but got '{self.frees}'")
+        if self.allocator not in ("none", "expandable", "segments"):
+            raise InputError(f"expected 'allocator' as none, expandable or segments, but got '{self.allocator}'")
         if self.capacity < 1:
             raise InputError(f"expected 'capacity' of at least 1.0 (balanced), but got {self.capacity}")
         if self.sizes.expert > 1 and not self.model.moe:
@@ -142,6 +182,12 @@ class Job:
         if self.model.moe and self.model.moe.experts % self.sizes.expert:
             raise InputError(
                 f"expected 'expert' to divide {self.model.moe.experts} experts, but got {self.sizes.expert}"
+            )
+        ranks = self.sizes.expert * self.sizes.expert_tensor
+        if self.buffers.deepep and (not self.model.moe or ranks not in DEEPEP_TOKENS):
+            raise InputError(
+                f"expected experts on {', '.join(map(str, DEEPEP_TOKENS))} ranks with 'deepep', but got "
+                + (f"{ranks}" if self.model.moe else f"'{self.model.name}' without experts")
             )
         tokens, parts = self.batch.sequence * self.batch.micro, self.sizes.tensor * self.sizes.context
         if tokens % parts:
@@ -265,9 +311,12 @@ class _JobFile:
     schedule: str = "1f1b"
     layout: str = ""
     frees: str = "prompt"
+    ahead: int = 0
+    allocator: str = "none"
     capacity: float = 1.0
     device: str = "80GiB"
     overhead: str = "0"
+    buffers: Buffers = Buffers()
     steps: str = ""
 
 

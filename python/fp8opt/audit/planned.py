@@ -19,7 +19,7 @@ from ..job import Job
 from ..pipeline import in_flight
 from ..rank.graph import walk
 from ..rank.layers import embedding_graph, layer_graph, loss_graph
-from ..rank.memory import policy_of
+from ..rank.stages import policy_of
 
 __all__ = ["Plan", "Role", "plan_of_file", "plan_of_job"]
 

@@ -33,8 +33,9 @@ class Choice(NamedTuple):
 
 
 def choices(job: Job, rank: int) -> List[Choice]:
-    """All policies of a rank, cheapest first; of equally cheap ones that with the fewest bytes."""
-    model = job.model
+    """All policies of a rank, cheapest first; of equally cheap ones that with the fewest bytes. What the allocator reserves is
+    not in them."""
+    model, job = job.model, dataclasses.replace(job, allocator="none")
     modules = [
         m
         for m in MODULES

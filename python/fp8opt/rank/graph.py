@@ -29,8 +29,9 @@ class Graph:
     """The operations of a layer. Forward makes `output` from `input`; backward reads what forward made, and gradients.
 
     `bytes` has the size of every tensor; `modules` the recomputable modules (core_attn, mlp, ...) that a forward operation
-    belongs to; `flops` the floating-point operations of those that multiply; `late` the tensors that a runtime with late frees holds to the end of the layer's pass; `weight_operands` what
-    the weight gradients read, which waits where they are put off.
+    belongs to; `flops` the floating-point operations of those that multiply; `late` the tensors that a runtime with late frees
+    holds until the CPU next waits for the GPU, `waits` the operations at which it does; `weight_operands` what the weight
+    gradients read, which waits where they are put off.
     """
 
     input: str
@@ -41,11 +42,18 @@ class Graph:
     modules: Dict[str, FrozenSet[str]] = dataclasses.field(default_factory=dict)
     flops: Dict[str, float] = dataclasses.field(default_factory=dict)
     late: List[str] = dataclasses.field(default_factory=list)
+    waits: FrozenSet[str] = frozenset()
     weight_operands: List[str] = dataclasses.field(default_factory=list)
 
 
+# Modules that a checkpoint runs again, as a whole, when the gradient of their result arrives. The others' results are made again
+# where backward first reads them (Megatron-LM, CheckpointWithoutOutput).
+CHECKPOINTED = frozenset(("all", "core_attn", "mlp", "moe", "shared_experts"))
+
+
 class Policy(NamedTuple):
-    """What is dropped after forward: tensors made by an operation of one of `modules`, or all but the layer's input."""
+    """What is dropped after forward: tensors made by an operation of one of `modules`, or all but the layer's input. `late`:
+    the graph's late tensors live until the CPU next waits for the GPU."""
 
     modules: FrozenSet[str] = frozenset()
     everything: bool = False
@@ -53,23 +61,26 @@ class Policy(NamedTuple):
 
 
 class Live(NamedTuple):
-    """A tensor's life in a walk: the pass and the point at which it is made, those after which it is gone, and whether it is
-    kept from forward to backward."""
+    """A tensor's life in a walk: the point at which it is made, that after which it is gone, whether it is kept from forward to
+    backward, and whether it is still held after the layer's pass."""
 
     name: str
     bytes: int
     born: int
     dies: int
     saved: bool
+    held: bool
 
 
 class Point(NamedTuple):
-    """An operation of a walk and what is live while it runs. `again`: it recomputes."""
+    """An operation of a walk and what is live while it runs. `again`: it recomputes. `waits`: the CPU waits there for all that
+    the GPU was given before."""
 
     op: str
     backward: bool
     again: bool
     live: int
+    waits: bool
 
 
 class Walk(NamedTuple):
@@ -82,6 +93,11 @@ class Walk(NamedTuple):
     def peak(self, backward: bool) -> int:
         """The most that is live in one of the two passes."""
         return max((point.live for point in self.points if point.backward == backward), default=0)
+
+    def held(self, backward: bool) -> int:
+        """Bytes that one of the two passes leaves behind, for the next wait of the CPU to free."""
+        border = next(index for index, point in enumerate(self.points) if point.backward)
+        return sum(life.bytes for life in self.lives if life.held and (life.dies >= border) == backward)
 
 
 def _order(graph: Graph, policy: Policy) -> List[Tuple[Op, bool, bool]]:
@@ -96,6 +112,10 @@ def _order(graph: Graph, policy: Policy) -> List[Tuple[Op, bool, bool]]:
     done: Set[str] = set()
     for op in graph.backward:
         wanted = [name for name in op.reads if name in groups and name not in done]
+        for name in op.reads:
+            made = name[2:] if name.startswith("d.") else ""
+            if made not in done and groups.get(made) in CHECKPOINTED:
+                wanted.append(made)
         if wanted:
             order += [(again, True, True) for again in _recompute(graph, groups, done, wanted)]
         order.append((op, True, False))
@@ -142,16 +162,18 @@ def walk(graph: Graph, policy: Policy = Policy()) -> Walk:
             lives[current[name]] = [index, index]
         for name in op.work:
             lives[(name, 2 * index + 2)] = [index, index]
-    for key, life in lives.items():
-        if policy.late and key[0] in graph.late:
-            life[1] = max(life[1], first_backward - 1 if life[1] < first_backward else len(order) - 1)
+    waits = [index for index, (op, _, _) in enumerate(order) if op.name in graph.waits]
+    late = frozenset(graph.late if policy.late else ())
     result = []
     for (name, _), (born, dies) in lives.items():
-        size = graph.bytes[name]
-        saved = born < first_backward <= dies
-        result.append(Live(name, size, born, dies, saved))
+        saved, held = born < first_backward <= dies, False
+        if name in late:
+            end = first_backward if dies < first_backward else len(order)
+            free = next((index for index in waits if dies < index < end), end)
+            dies, held = free - 1, free == end
+        result.append(Live(name, graph.bytes[name], born, dies, saved, held))
     points = []
     for index, (op, backward, again) in enumerate(order):
         live = sum(life.bytes for life in result if life.born <= index <= life.dies)
-        points.append(Point(op.name, backward, again, live))
+        points.append(Point(op.name, backward, again, live, op.name in graph.waits))
     return Walk(points, result, sum(life.bytes for life in result if life.saved))

@@ -36,6 +36,8 @@ class _Builder:
         self.scale_groups = {"tensorwise": 0, "block": 128, "mxfp8": 32}[p.recipe]
         self.scale_bytes = {"tensorwise": 0, "block": 4, "mxfp8": 1}[p.recipe]
         self.originals = job.recompute.originals
+        # Rows and columns, and the scales, travel in one coalesced gather.
+        self.coalesces = not self.one_scale
         self.graph = Graph(input_name, output_name)
         self.graph.bytes[input_name] = 2 * self.n * model.hidden
         self.gradients = []
@@ -60,6 +62,11 @@ class _Builder:
     def backward(self, name: str, reads, makes, work=()) -> None:
         """Adds a backward operation of the part being built; parts are put in reverse order by `finish`."""
         self.gradients[-1].append(Op(name, tuple(reads), tuple(makes), tuple(work)))
+
+    def gathered(self, *names: str) -> None:
+        """Names what a gather reads and makes. Where gathers are coalesced, PyTorch holds it too long (`frees` = "late")."""
+        if self.coalesces:
+            self.graph.late += names
 
     def part(self) -> None:
         """Starts a part: its backward operations run before those of the parts added earlier."""
@@ -131,8 +138,8 @@ class _Builder:
         operand = row
         if gathers and kind == "column":
             operand = self.tensor(f"{name}.gathered", N, K, "fp8")
-            graph.late.append(operand)
             self.forward(f"{name}.gather", [row], [operand], modules)
+            self.gathered(row, operand)
         if gathers and kind == "row":
             whole = self.tensor(f"{name}.whole", N, M)
             self.forward(f"{name}.matmul", [operand], [whole], modules)
@@ -155,20 +162,19 @@ class _Builder:
         self.backward(f"{name}.cast_gradient", [dy], casts)
         if gathers and kind == "row":
             grow = self.tensor(f"{name}.dy_gathered", N, M, "fp8")
-            graph.late.append(grow)
             if self.one_scale:
                 self.backward(f"{name}.gather_gradient", [drow], [grow])
                 gcol = grow
                 if self.transposes:
                     gcol = self.tensor(f"{name}.dy_transposed", N, M, "fp8")
-                    graph.late.append(gcol)
                     self.backward(f"{name}.transpose_gradient", [grow], [gcol])
             else:
-                mixed = self.tensor(f"{name}.dyt_gathered", N, M, "fp8")
-                gcol = self.tensor(f"{name}.dyt_swapped", N, M, "fp8")
-                graph.late += [mixed, gcol]
+                gcol = mixed = self.tensor(f"{name}.dyt_gathered", N, M, "fp8")
                 self.backward(f"{name}.gather_gradient", [drow, dcol], [grow, mixed])
-                self.backward(f"{name}.swap_gradient", [mixed], [gcol])
+                self.gathered(drow, dcol, grow, mixed)
+                if self.transposes:
+                    gcol = self.tensor(f"{name}.dyt_swapped", N, M, "fp8")
+                    self.backward(f"{name}.swap_gradient", [mixed], [gcol])
             self.tensor(dx, n, K)
             self.backward(f"{name}.dgrad", [grow], [dx])
             # Held to the end of the weight's matmul, as upstream does, though the rows are dead after dgrad.
@@ -178,14 +184,13 @@ class _Builder:
         operand = source
         if gathers and kind == "column":
             operand = self.tensor(f"{name}.regathered", N, K, "fp8")
-            graph.late.append(operand)
             self.backward(f"{name}.regather", [source], [operand])
+            self.gathered(source, operand)
             full = self.tensor(f"{dx}.whole", N, K)
             self.backward(f"{name}.dgrad", [drow], [full])
             self.backward(f"{name}.dgrad_scatter", [full], [self.tensor(dx, n, K)])
-            if self.transposes or not self.one_scale:
+            if self.transposes:
                 mixed, operand = operand, self.tensor(f"{name}.swapped", N, K, "fp8")
-                graph.late.append(operand)
                 self.backward(f"{name}.swap", [mixed], [operand])
         else:
             self.backward(f"{name}.dgrad", [drow], [self.tensor(dx, n, K)])
@@ -198,14 +203,12 @@ class _Builder:
         N, graph, operand = self.N, self.graph, x
         if gathers and kind == "column":
             operand = self.tensor(f"{name}.gathered", N, K)
-            graph.late.append(operand)
             self.forward(f"{name}.gather", [x], [operand], modules)
         if gathers and kind == "row":
             whole = self.tensor(f"{name}.whole", N, M)
             self.forward(f"{name}.matmul", [operand], [whole], modules)
             self.forward(f"{name}.scatter", [whole], [y], modules)
             gathered = self.tensor(f"{name}.dy_gathered", N, M)
-            graph.late.append(gathered)
             self.backward(f"{name}.gather_gradient", [dy], [gathered])
             self.backward(f"{name}.dgrad", [gathered], [self.tensor(dx, n, K)])
             self.backward(f"{name}.wgrad", [x, gathered], [])
@@ -214,7 +217,6 @@ class _Builder:
         self.forward(f"{name}.matmul", [operand], [y], modules)
         if gathers and kind == "column":
             again = self.tensor(f"{name}.regathered", N, K)
-            graph.late.append(again)
             self.backward(f"{name}.regather", [x], [again])
             full = self.tensor(f"{dx}.whole", N, K)
             self.backward(f"{name}.dgrad", [dy], [full])
@@ -304,7 +306,9 @@ def _attention(b: _Builder, source: str) -> None:
         b.tensor("d.k", N, kv_heads * k_head),
         b.tensor("d.v", N, kv_heads * v_head),
     ]
-    b.backward("core_attn.backward", [q, k, v, o, lse, "d.o"], makes, ring)
+    # Gradients of q are added up in f32, and each row's product of o and its gradient is kept (FlashAttention, cuDNN).
+    sums = [b.tensor("dq_sums", N, heads * k_head, "f32"), b.tensor("dp_sums", N, heads, "f32")]
+    b.backward("core_attn.backward", [q, k, v, o, lse, "d.o"], makes, ring + sums)
     b.linear("o_proj", o, N if b.gathers else n, heads * v_head, H, "row", original=True)
 
 
@@ -325,7 +329,7 @@ def _mlp(b: _Builder) -> None:
 
 def _experts(b: _Builder) -> None:
     """Routed experts and a shared one: `middle` to `mlp.out`. Each rank gets `capacity` times the balanced number of tokens."""
-    model, moe, n, N, H = b.model, b.model.moe, b.n, b.N, b.model.hidden
+    moe, n, N, H = b.model.moe, b.n, b.N, b.model.hidden
     everything, norm, act = frozenset({"moe"}), frozenset({"layernorm"}), frozenset({"moe", "moe_act"})
     R = math.ceil(n * moe.top_k * b.job.capacity / b.job.sizes.expert_tensor)
     F = max(1, moe.ffn // b.job.sizes.expert_tensor)
@@ -351,6 +355,7 @@ def _experts(b: _Builder) -> None:
     b.part()
     tokens, ordered = b.tensor("dispatched", R, H), b.tensor("permuted", R, H)
     b.forward("dispatch", [x, probs], [tokens], everything)
+    b.graph.waits = frozenset({"dispatch"})  # the CPU learns there how many tokens each expert gets
     b.forward("permute", [tokens], [ordered], everything)
     b.tensor("d.dispatched", R, H)
     b.backward("permute.backward", ["d.permuted"], ["d.dispatched"])

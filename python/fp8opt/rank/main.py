@@ -15,8 +15,11 @@ from ..command import InputError, Parser, parse_bytes
 from ..job import Job, Recompute, load_job
 from ..tables import align, mib
 from .fit import choices, lightest, lightest_of_all
+from .graph import walk
+from .layers import layer_graph
 from .memory import RankMemory, rank_memory, stage_cost
 from .oplist import kept_abs
+from .stages import policy_of
 
 __all__ = ["main"]
 
@@ -35,6 +38,8 @@ def main(arguments: List[str]) -> int:
     parser = Parser(prog="fp8opt rank", description=__doc__, epilog=EXAMPLES)
     parser.add_argument("--config", required=True, help="job file")
     parser.add_argument("--frees", help="prompt or late, instead of the job's")
+    parser.add_argument("--ahead", type=int, help="steps that the CPU is ahead of the GPU, with late frees")
+    parser.add_argument("--allocator", help="none, expandable or segments, instead of the job's")
     parser.add_argument(
         "--recompute", help="none, full, or a list of modules such as mla_up_proj,layernorm, instead of the job's"
     )
@@ -47,8 +52,11 @@ def main(arguments: List[str]) -> int:
     parser.add_argument("--json", action="store_true", help="print JSON")
     options = parser.parse_args(arguments)
     job = load_job(options.config)
-    if options.frees:
-        job = dataclasses.replace(job, frees=options.frees)
+    changes = {
+        key: getattr(options, key) for key in ("frees", "ahead", "allocator") if getattr(options, key) is not None
+    }
+    if changes:
+        job = dataclasses.replace(job, **changes)
     if options.device:
         job = dataclasses.replace(job, device=parse_bytes(options.device))
     if options.recompute:
@@ -92,7 +100,9 @@ def _lines(job: Job) -> List[str]:
     rows.append(["operands of weight gradients put off"] + [mib(m.peak.deferred) for m in memories])
     rows.append(["the chunk that runs"] + [mib(m.peak.running) for m in memories])
     rows.append(["layers gathered by the FSDP"] + [mib(m.gathered) for m in memories])
-    rows.append(["overhead of the device"] + [mib(m.overhead) for m in memories])
+    rows.append(["reserved beyond it by the allocator"] + [mib(m.unused) for m in memories])
+    for name in memories[0].beside:
+        rows.append([name] + [mib(m.beside[name]) for m in memories])
     rows.append(["all"] + [mib(m.bytes) for m in memories])
     rows.append(["in flight at the peak"] + [str(m.peak.in_flight) for m in memories])
     lines = [_title(job), ""] + align(
@@ -112,7 +122,8 @@ def _title(job: Job) -> str:
     sizes = f"TP{s.tensor} PP{s.pipeline} VPP{s.virtual} EP{s.expert} CP{s.context} DP{s.data}"
     policy = r.granularity + (f" ({' '.join(r.modules)})" if r.modules else "")
     tokens = f"{job.batch.sequence * job.batch.micro:,} tokens"
-    return f"{job.model.name}, {s.world} GPUs, {sizes}, {tokens}, {job.schedule}, recompute {policy}, frees {job.frees}"
+    frees = job.frees + (f" ({job.ahead} ahead)" if job.ahead else "")
+    return f"{job.model.name}, {s.world} GPUs, {sizes}, {tokens}, {job.schedule}, recompute {policy}, frees {frees}"
 
 
 def _compare_lines(job: Job) -> List[str]:
@@ -149,19 +160,11 @@ def _compare_lines(job: Job) -> List[str]:
 
 def _saved_of_layer(job: Job, layer: int) -> int:
     """What one layer keeps."""
-    from .graph import walk
-    from .layers import layer_graph
-    from .memory import policy_of
-
     return walk(layer_graph(job, layer), policy_of(job)).saved
 
 
 def _layer_lines(job: Job, layer: int) -> List[str]:
     """What a layer keeps, tensor by tensor, and the peaks of its passes."""
-    from .graph import walk
-    from .layers import layer_graph
-    from .memory import policy_of
-
     if not 0 <= layer < job.model.layers + job.model.mtp_layers:
         raise InputError(
             f"expected --layer between 0 and {job.model.layers + job.model.mtp_layers - 1}, but got {layer}"
@@ -239,7 +242,8 @@ def _table(job: Job, timeline) -> dict:
             "parameters": [{"item": name, "bytes": size} for name, size in memory.parameters.items()],
             "peak": memory.peak._asdict(),
             "gathered": memory.gathered,
-            "overhead": memory.overhead,
+            "unused": memory.unused,
+            "beside": [{"item": name, "bytes": size} for name, size in memory.beside.items()],
             "host": memory.host,
         }
         if timeline == rank:

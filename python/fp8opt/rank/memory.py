@@ -9,30 +9,45 @@
 """The memory of each pipeline rank over a step."""
 
 import dataclasses
+from collections import deque
 from functools import lru_cache
-from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Deque, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from ..job import Job
 from ..params.ranks import rank_parameters
 from ..pipeline import Step, in_flight, make_schedule
-from .graph import Policy, Walk, walk
-from .layers import embedding_graph, layer_graph, loss_graph
-from .rates import op_us
+from .buffers import deepep_bytes, nccl_bytes
+from .graph import Walk
+from .replay import replay
+from .stages import stage_parts
 
-__all__ = ["Moment", "RankMemory", "StageCost", "joint_peak", "policy_of", "rank_memory", "stage_cost"]
+__all__ = ["Moment", "PassCost", "RankMemory", "StageCost", "joint_peak", "rank_memory", "stage_cost"]
+
+
+class PassCost(NamedTuple):
+    """Forward or backward of a chunk: live bytes at each operation, kept ones of this chunk included, and the operations; the
+    number of the first operation at which the CPU waits for the GPU (that of all operations: none); and bytes that late frees
+    leave behind at the end."""
+
+    live: Tuple[int, ...]
+    ops: Tuple[str, ...]
+    first_wait: int
+    held: int
+
+    def peak(self, carried: int = 0) -> Tuple[int, str]:
+        """The most that is live, and the operation there, where earlier steps left `carried` bytes for the next wait to free."""
+        seen = [(size + carried * (i < self.first_wait), op) for i, (size, op) in enumerate(zip(self.live, self.ops))]
+        return max(seen, key=lambda entry: entry[0], default=(carried, ""))
 
 
 class StageCost(NamedTuple):
     """What a chunk costs: bytes kept from forward to backward for one microbatch; bytes of the operands that wait for weight
-    gradients; live bytes at each operation of forward and of backward, kept ones of this chunk included; the operation at each
-    peak; estimated microseconds of forward and of what backward computes again."""
+    gradients; its two passes; estimated microseconds of forward and of what backward computes again."""
 
     saved: int
     deferred: int
-    forward: Tuple[int, ...]
-    backward: Tuple[int, ...]
-    forward_peak_at: str
-    backward_peak_at: str
+    forward: PassCost
+    backward: PassCost
     forward_us: float
     again_us: float
 
@@ -57,14 +72,16 @@ class Moment(NamedTuple):
 @dataclasses.dataclass
 class RankMemory:
     """A pipeline rank: bytes of its parameters by item, of its activations over the schedule, of the layers that an FSDP has
-    gathered, and of the device's overhead."""
+    gathered, of what PyTorch's allocator has reserved beyond all of that, and of what is on the device beside PyTorch.
+    """
 
     rank: int
     parameters: Dict[str, int]
     host: int
     moments: List[Moment]
     gathered: int
-    overhead: int
+    unused: int
+    beside: Dict[str, int]
 
     @property
     def peak(self) -> Moment:
@@ -74,66 +91,44 @@ class RankMemory:
     @property
     def bytes(self) -> int:
         """Everything at the worst moment."""
-        return sum(self.parameters.values()) + self.peak.bytes + self.gathered + self.overhead
-
-
-def policy_of(job: Job) -> Policy:
-    """The policy that a job's recomputation is."""
-    late = job.frees == "late"
-    if job.recompute.granularity == "full":
-        return Policy(everything=True, late=late)
-    return Policy(frozenset(job.recompute.modules), late=late)
-
-
-@lru_cache(maxsize=256)
-def _layer(job: Job, kind: str, layer: int) -> Tuple[Walk, int, float, float]:
-    """The walk of a part, its deferred bytes, and the time of forward and of recomputation."""
-    graph = (
-        {"layer": layer_graph, "mtp": layer_graph}[kind](job, layer)
-        if layer >= 0
-        else {"loss": loss_graph, "embedding": embedding_graph}[kind](job)
-    )
-    result = walk(graph, policy_of(job) if layer >= 0 else Policy(late=job.frees == "late"))
-    fp8 = job.precision.compute == "fp8" and kind in ("layer", "mtp")
-    times = {op.name: op_us(graph, op, job.precision.recipe if fp8 else "bf16") for op in graph.forward}
-    again = sum(times[point.op] for point in result.points if point.again)
-    return result, sum(graph.bytes[name] for name in dict.fromkeys(graph.weight_operands)), sum(times.values()), again
-
-
-def _same(job: Job, layer: int) -> int:
-    """The first layer like this one, so that equal layers are walked once."""
-    if layer >= job.model.layers:
-        return job.model.layers
-    return job.model.moe.dense_layers if job.model.is_moe(layer) else 0
+        return sum(self.parameters.values()) + self.peak.bytes + self.gathered + self.unused + sum(self.beside.values())
 
 
 def stage_cost(job: Job, stage: int) -> StageCost:
     """What one stage costs for one microbatch."""
-    parts = []
-    for part in job.stages()[stage]:
-        parts.append(_layer(job, part.kind, _same(job, part.layer) if part.layer >= 0 else -1))
-        if part.kind == "mtp":  # its own logits and loss
-            parts.append(_layer(job, "loss", -1))
-    forward: List[Tuple[int, str]] = []
-    backward: List[Tuple[int, str]] = []
-    kept = 0
-    for index, (steps, _, _, _) in enumerate(parts):
-        forward += [(kept + point.live, point.op) for point in steps.points if not point.backward]
-        kept += steps.saved
-    for steps, _, _, _ in reversed(parts):
-        kept -= steps.saved
-        backward += [(kept + point.live, point.op) for point in steps.points if point.backward]
-    nothing = [(0, "")]
+    parts = stage_parts(job, stage)
+    walks = [part.walked for part in parts]
     return StageCost(
-        saved=sum(steps.saved for steps, _, _, _ in parts),
-        deferred=sum(size for _, size, _, _ in parts),
-        forward=tuple(size for size, _ in forward),
-        backward=tuple(size for size, _ in backward),
-        forward_peak_at=max(forward or nothing)[1],
-        backward_peak_at=max(backward or nothing)[1],
-        forward_us=sum(time for _, _, time, _ in parts),
-        again_us=sum(again for _, _, _, again in parts),
+        saved=sum(walked.saved for walked in walks),
+        deferred=sum(part.deferred for part in parts),
+        forward=_pass(walks, backward=False),
+        backward=_pass(walks, backward=True),
+        forward_us=sum(part.forward_us for part in parts),
+        again_us=sum(part.again_us for part in parts),
     )
+
+
+def _pass(walks: Sequence[Walk], backward: bool) -> PassCost:
+    """One pass of a chunk's parts, which run in order, or in reverse."""
+    live: List[int] = []
+    ops: List[str] = []
+    held, wait = 0, None
+    kept = sum(walked.saved for walked in walks) if backward else 0
+    for walked in reversed(walks) if backward else walks:
+        if backward:
+            kept -= walked.saved
+        for point in walked.points:
+            if point.backward != backward:
+                continue
+            if point.waits:
+                held = 0
+                wait = len(live) if wait is None else wait
+            live.append(kept + held + point.live)
+            ops.append(point.op)
+        held += walked.held(backward)
+        if not backward:
+            kept += walked.saved
+    return PassCost(tuple(live), tuple(ops), len(live) if wait is None else wait, held)
 
 
 def joint_peak(forward: Tuple[int, ...], backward: Tuple[int, ...]) -> int:
@@ -201,33 +196,63 @@ def _states_of(steps: Sequence[Step]) -> Tuple[Tuple[str, int, _State], ...]:
     return tuple(result)
 
 
-def _activations(costs: List[StageCost], state: _State) -> Tuple[int, int, int, str]:
-    """Bytes of a state: of others in flight, of operands put off, of what runs, and the operation at that one's peak."""
+def _activations(costs: List[StageCost], state: _State, carried: int) -> Tuple[int, int, int, str]:
+    """Bytes of a state: of others in flight, of operands put off, of what runs (with what late frees of earlier steps left), and
+    the operation at that one's peak."""
     live, put_off, cost = dict(state.live), dict(state.put_off), costs[state.chunk]
     if state.kind == "W":
         put_off[state.chunk] -= 1
-        running, at = cost.deferred, "wgrad"
+        running, at = cost.deferred + carried, "wgrad"
     elif state.beside >= 0:
-        other = costs[state.beside]
-        running, at = joint_peak(other.forward, cost.backward), f"{other.forward_peak_at} | {cost.backward_peak_at}"
+        other = costs[state.beside].forward
+        running = joint_peak(other.live, cost.backward.live)
+        at = f"{other.peak()[1]} | {cost.backward.peak()[1]}"
         live[state.beside] -= 1
-    elif state.kind == "F":
-        running, at = max(cost.forward, default=0), cost.forward_peak_at
     else:
-        running, at = max(cost.backward, default=0), cost.backward_peak_at
+        running, at = (cost.forward if state.kind == "F" else cost.backward).peak(carried)
     live[state.chunk] -= 1
     others = sum((count - put_off.get(chunk, 0)) * costs[chunk].saved for chunk, count in live.items())
     return others, sum(count * costs[chunk].deferred for chunk, count in put_off.items()), running, at
 
 
+class Carried:
+    """What late frees of earlier steps still hold, where the CPU is `ahead` steps before the GPU at most. A step that overlaps
+    another one leaves nothing, since both end together."""
+
+    def __init__(self, ahead: int):
+        self._steps: Deque[int] = deque(maxlen=ahead)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes at the start of the next step."""
+        return sum(self._steps)
+
+    def after(self, cost: Optional[PassCost]) -> None:
+        """A step has run; None: one that holds nothing."""
+        if cost is not None and cost.first_wait < len(cost.live):
+            self._steps.clear()
+        self._steps.append(cost.held if cost is not None else 0)
+
+
 def rank_memory(job: Job, rank: int) -> RankMemory:
     """The memory of one pipeline rank over a step of the job."""
     costs = [stage_cost(job, stage) for stage in job.stages_of(rank)]
-    known: Dict[_State, Tuple[int, int, int, str]] = {}
+    known: Dict[Tuple[_State, int], Tuple[int, int, int, str]] = {}
     moments: List[Moment] = []
+    carried = Carried(job.ahead)
     for name, count, state in _states(job, rank):
-        if state not in known:
-            known[state] = _activations(costs, state)
-        moments.append(Moment(name, count, *known[state]))
+        key = state, carried.bytes
+        if key not in known:
+            known[key] = _activations(costs, *key)
+        moments.append(Moment(name, count, *known[key]))
+        cost = costs[state.chunk]
+        carried.after(
+            None if state.kind == "W" or state.beside >= 0 else cost.forward if state.kind == "F" else cost.backward
+        )
     held = rank_parameters(job, rank)
-    return RankMemory(rank, held.items, held.host_bytes, moments, held.gathered, job.overhead)
+    beside = {"DeepEP": deepep_bytes(job), "NCCL": nccl_bytes(job), "overhead of the device": job.overhead}
+    unused = 0
+    if job.allocator != "none":
+        used = sum(held.items.values()) + held.gathered + max(moment.bytes for moment in moments)
+        unused = replay(job, rank).reserved - used
+    return RankMemory(rank, held.items, held.host_bytes, moments, held.gathered, unused, beside)
