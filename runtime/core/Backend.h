@@ -16,6 +16,7 @@
 #ifndef FP8RT_CORE_BACKEND_H
 #define FP8RT_CORE_BACKEND_H
 
+#include "Exchange.h"
 #include "Manifest.h"
 #include "Memory.h"
 
@@ -24,6 +25,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace fp8rt {
 
@@ -36,6 +38,23 @@ public:
   /// Returns false and sets `error` on failure.
   virtual bool run(void *const *addresses, void *stream,
                    std::string &error) = 0;
+};
+
+/// One collective, ready to run.
+class CollectiveTask {
+public:
+  virtual ~CollectiveTask() = default;
+
+  /// Begins it once all that is enqueued on `stream` has happened; source and
+  /// target are in use until its wait. Fails where a rank is lost.
+  virtual bool start(const void *source, void *target, void *stream,
+                     std::string &error) = 0;
+  /// What is enqueued on `stream` from here on comes after it. On the CPU it is
+  /// done on return.
+  virtual bool wait(void *stream, std::string &error) = 0;
+  /// Milliseconds from where it could begin to its end, of the last run.
+  /// Nothing where the device does not know.
+  virtual std::optional<double> elapsed(std::string &error) = 0;
 };
 
 /// A point in a stream, for timing and for other streams to wait for.
@@ -58,14 +77,19 @@ public:
   virtual bool launch(void *stream, std::string &error) = 0;
 };
 
-/// The test values of an argument in one run (fp8rt/Inputs.h).
+/// The test values of an argument in one run (fp8rt/Inputs.h). Element (i, j,
+/// ...) of `shape` is element `offset + i * strides[0] + j * strides[1] + ...`
+/// of the whole tensor, of which a rank may hold a part.
 struct InputFill {
   DType dtype = DType::F32;
-  uint64_t count = 0;
+  std::vector<int64_t> shape, strides;
+  int64_t offset = 0;
   Init init = Init::Normal;
   float scale = 1.0f;
   uint64_t key = 0;
 };
+
+class Communicator;
 
 /// A device. Functions that can fail return false (or null) and set `error`.
 class Backend {
@@ -80,6 +104,16 @@ public:
   virtual std::unique_ptr<Task> prepare(const Command &command,
                                         const Function &function,
                                         std::string &error) = 0;
+
+  /// Has the collectives of the program `manifest` go to the other processes
+  /// of a job, which outlive the tasks. Null: this is the only one.
+  virtual bool setRanks(Communicator *ranks, const Manifest &manifest,
+                        std::string &error) = 0;
+  /// Prepares a collective along the axis `axis`. The task is valid as long as
+  /// the backend and `exchange` live.
+  virtual std::unique_ptr<CollectiveTask>
+  prepareCollective(Exchange &exchange, const std::string &axis,
+                    std::string &error) = 0;
 
   /// Storage access for one runner.
   virtual std::unique_ptr<Memory> createMemory(std::string &error) = 0;

@@ -264,6 +264,16 @@ int fp8rt_runner_get_ledger(fp8rt_runner *runner, size_t command,
   });
 }
 
+int fp8rt_runner_get_transfer(fp8rt_runner *runner, size_t command,
+                              double *milliseconds) {
+  fp8rt_ledger_entry entry;
+  if (fp8rt_runner_get_ledger(runner, command, &entry) ||
+      !(*runner->ledger)[command].transferMilliseconds)
+    return 1;
+  *milliseconds = *(*runner->ledger)[command].transferMilliseconds;
+  return 0;
+}
+
 int fp8rt_allocate(fp8rt_program *program, size_t bytes, void **pointer,
                    fp8rt_error **error) {
   return guarded(error, [&] {
@@ -318,16 +328,9 @@ int fp8rt_fill_argument(fp8rt_program *program, size_t index, size_t position,
     const Argument &argument = function->arguments[position];
     uint64_t key =
         inputKey(argument.name, argument.role, seed, step, microbatch);
-    if (!argument.shard.empty()) {
-      std::vector<unsigned char> part = makeShard(
-          argument, program->program->manifest.grid,
-          program->program->ranks ? program->program->ranks->rank() : 0, key);
-      return program->program->backend->synchronize(stream, message) &&
-             program->program->backend->upload(data, part.data(), part.size(),
-                                               message);
-    }
-    InputFill fill{argument.dtype, argument.bytes / dtypeBytes(argument.dtype),
-                   argument.init, static_cast<float>(argument.initScale), key};
+    Communicator *ranks = program->program->ranks;
+    InputFill fill = fillOf(argument, program->program->manifest.grid,
+                            ranks ? ranks->rank() : 0, key);
     return program->program->backend->fillInput(data, fill, stream, message);
   });
 }
@@ -483,7 +486,8 @@ int fp8rt_set_ranks(fp8rt_program *program, fp8rt_ranks *ranks,
     if (!checkRankCount(program->program->manifest, count, message))
       return false;
     program->program->ranks = ranks ? ranks->communicator.get() : nullptr;
-    return true;
+    return program->program->backend->setRanks(
+        program->program->ranks, program->program->manifest, message);
   });
 }
 

@@ -67,9 +67,11 @@ std::unique_ptr<Communicator> Communicator::open(Factory factory,
         raw->serve(factory);
       });
   std::unique_lock lock(ranks->mutex);
-  bool isBack = ranks->changed.wait_for(lock, options.timeout, [&] {
-    return ranks->isMet || !ranks->failure.empty();
-  });
+  // A transport that keeps to the timeout itself can say who is missing.
+  bool isBack =
+      ranks->changed.wait_for(lock, options.timeout + Milliseconds(500), [&] {
+        return ranks->isMet || !ranks->failure.empty();
+      });
   if (isBack && ranks->failure.empty()) {
     lock.unlock();
     return ranks;
@@ -110,11 +112,15 @@ Communicator::JobPtr Communicator::enqueue(JobPtr job) {
   return job;
 }
 
-Communicator::JobPtr Communicator::start(Exchange &exchange, const void *source,
-                                         void *target) {
+void Communicator::sleepIfDelayed() {
   if (delayTime.count() > 0 && (delayNumber < 0 || delayNumber == numStarted))
     std::this_thread::sleep_for(delayTime);
   ++numStarted;
+}
+
+Communicator::JobPtr Communicator::start(Exchange &exchange, const void *source,
+                                         void *target) {
+  sleepIfDelayed();
   auto job = std::make_shared<Job>();
   job->exchange = &exchange;
   job->source = source;
@@ -267,15 +273,19 @@ void Communicator::serve(const Factory &factory) {
   if (!transport)
     return;
   std::string last;
-  bool heard;
+  bool heard, isOwn;
   {
     std::lock_guard lock(mutex);
-    last = farewell.empty() ? failure : farewell;
+    isOwn = !farewell.empty();
+    last = isOwn ? farewell : failure;
     heard = isHeard;
   }
   if (!last.empty() && !heard)
     say(kFailed, last);
   drainSends(Milliseconds(last.empty() ? 5000 : 2000));
+  // Where this rank stops by itself it knows.
+  if (!last.empty() && !isOwn)
+    rankWatch->fail(last);
   for (std::unique_ptr<Peer> &peer : peers)
     if (peer->receive)
       transport->cancel(peer->receive);
@@ -311,8 +321,9 @@ void Communicator::drainSends(Milliseconds most) {
   while (waiting) {
     waiting = false;
     for (std::unique_ptr<Peer> &peer : peers) {
-      std::string ignored;
-      if (peer->send && transport->test(peer->send, nullptr, ignored))
+      std::string fault;
+      if (peer->send &&
+          (transport->test(peer->send, nullptr, fault) || !fault.empty()))
         peer->send = nullptr;
       waiting |= peer->send != nullptr;
     }
@@ -393,7 +404,9 @@ bool Communicator::finishRequests(std::vector<Transport::Request *> &requests) {
         moved = true;
       }
       if (!error.empty()) {
-        stop(error);
+        // A rank that stopped has said why before it was gone.
+        if (lookAfterPeers())
+          stop(error);
         return false;
       }
     }

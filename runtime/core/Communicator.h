@@ -33,6 +33,42 @@
 
 namespace fp8rt {
 
+/// Whether a job has lost a rank. Shared with devices, which wait for what
+/// other ranks send; outlives the communicator.
+class RankWatch {
+public:
+  /// True, with `reason` set, once a rank is lost or has failed.
+  bool failed(std::string &reason) const {
+    std::lock_guard lock(mutex);
+    reason = failure;
+    return !failure.empty();
+  }
+  /// `handler` is called once, in another thread, when a rank is lost, to end
+  /// what would wait for it for ever. Null takes it back: it is not running
+  /// after that.
+  void onFailure(std::function<void()> newHandler) {
+    std::lock_guard lock(handlerMutex);
+    handler = std::move(newHandler);
+  }
+
+private:
+  friend class Communicator;
+  void fail(const std::string &reason) {
+    {
+      std::lock_guard lock(mutex);
+      failure = reason;
+    }
+    std::lock_guard lock(handlerMutex);
+    if (handler)
+      handler();
+  }
+
+  mutable std::mutex mutex;
+  std::mutex handlerMutex;
+  std::string failure;
+  std::function<void()> handler;
+};
+
 class Communicator {
 public:
   /// Makes the transport, in the thread that is to use it; null with the
@@ -91,6 +127,10 @@ public:
     delayNumber = number;
     delayTime = time;
   }
+  /// Called before each exchange that a device does itself; `start` does so.
+  void sleepIfDelayed();
+
+  const std::shared_ptr<RankWatch> &watch() const { return rankWatch; }
 
 private:
   struct Peer;
@@ -112,6 +152,7 @@ private:
   void drainSends(Milliseconds most);
 
   const Options options;
+  const std::shared_ptr<RankWatch> rankWatch = std::make_shared<RankWatch>();
   int ownRank = 0, count = 1;
   int64_t delayNumber = 0;
   Milliseconds delayTime{0};

@@ -38,9 +38,12 @@ std::vector<int> fp8rt::groupOf(const std::vector<GridAxis> &grid,
 
 Exchange::Exchange(const CollectiveCommand &command, std::vector<int> group,
                    size_t member)
-    : ranks(std::move(group)), own(member), dtype(command.dtype),
-      kind(command.reduce), sumsInBF16(command.sumsInBF16),
-      width(dtypeBytes(command.dtype)), sourceOffset(command.offset) {
+    : ranks(std::move(group)), own(member) {
+  dtype = command.dtype;
+  kind = command.reduce;
+  sumsInBF16 = command.sumsInBF16;
+  width = dtypeBytes(command.dtype);
+  sourceOffset = command.offset;
   auto members = static_cast<int64_t>(ranks.size());
   std::vector<int64_t> piece = command.shape, strides = command.strides;
   if (command.split >= 0) {

@@ -29,7 +29,26 @@ namespace fp8rt {
 std::vector<int> groupOf(const std::vector<GridAxis> &grid,
                          const std::string &axis, int rank);
 
-class Exchange {
+/// Where the pieces of a collective lie, in elements.
+struct ExchangeGeometry {
+  DType dtype = DType::F32;
+  std::optional<ReduceKind> kind;
+  bool sumsInBF16 = false;
+  /// Bytes of an element.
+  size_t width = 4;
+  /// Of a piece, which is what travels from one rank to another.
+  int64_t count = 1;
+  /// Elements that lie next to one another in both tensors, and the dimensions
+  /// around them. A reduction's result is dense: there the elements of a piece
+  /// lie in order.
+  int64_t run = 1;
+  std::vector<int64_t> shape, sourceStrides, targetStrides;
+  int64_t sourceOffset = 0;
+  /// From the piece of one member to the next.
+  int64_t sourceStep = 0, targetStep = 0;
+};
+
+class Exchange : ExchangeGeometry {
 public:
   /// `group` holds the ranks that take part and `member` the position of this
   /// one among them.
@@ -38,9 +57,9 @@ public:
 
   const std::vector<int> &group() const { return ranks; }
   size_t member() const { return own; }
-  /// Of a piece, which is what travels from one rank to another.
   int64_t elementCount() const { return count; }
   size_t elementBytes() const { return width; }
+  const ExchangeGeometry &geometry() const { return *this; }
 
   /// Copies elements `first` to `last` (in row-major order) of the piece for
   /// member `to` from `source` to `packed`.
@@ -59,18 +78,6 @@ private:
 
   std::vector<int> ranks;
   size_t own;
-  DType dtype;
-  std::optional<ReduceKind> kind;
-  bool sumsInBF16;
-  size_t width;
-  int64_t count = 1;
-  /// Elements that lie next to one another in both tensors, and the dimensions
-  /// around them.
-  int64_t run = 1;
-  std::vector<int64_t> shape, sourceStrides, targetStrides;
-  int64_t sourceOffset;
-  /// From the piece of one member to the next, in elements.
-  int64_t sourceStep = 0, targetStep = 0;
   std::vector<float> total;
   std::vector<unsigned char> rounded;
 };

@@ -13,6 +13,8 @@
 
 #include "OpenRanks.h"
 
+#include "TcpTransport.h"
+
 #include <cstdlib>
 #include <dlfcn.h>
 #include <filesystem>
@@ -58,12 +60,32 @@ std::unique_ptr<Transport> createMpiTransport(std::string &error) {
 bool fp8rt::openRanks(uint64_t timeoutMilliseconds,
                       std::unique_ptr<Communicator> &ranks,
                       std::string &error) {
-  if (launchedRanks() <= 1)
-    return true;
   Communicator::Options options;
   options.timeout = Communicator::Milliseconds(timeoutMilliseconds);
-  ranks = Communicator::open(createMpiTransport, options, error);
+  Communicator::Factory factory = createMpiTransport;
+  if (launchedRanks() <= 1) {
+    std::optional<Rendezvous> rendezvous;
+    if (!readRendezvous(rendezvous, error))
+      return false;
+    if (!rendezvous)
+      return true;
+    factory = [rendezvous, timeout = options.timeout](std::string &reason) {
+      return createTcpTransport(*rendezvous, timeout, reason);
+    };
+  }
+  ranks = Communicator::open(std::move(factory), options, error);
   return ranks != nullptr;
+}
+
+std::optional<int> fp8rt::localRank() {
+  const char *count = std::getenv("WORLD_SIZE");
+  const char *text =
+      launchedRanks() > 1 ? std::getenv("OMPI_COMM_WORLD_LOCAL_RANK")
+      : count && std::strtol(count, nullptr, 10) > 1 ? std::getenv("LOCAL_RANK")
+                                                     : nullptr;
+  if (!text)
+    return std::nullopt;
+  return static_cast<int>(std::strtol(text, nullptr, 10));
 }
 
 bool fp8rt::checkRankCount(const Manifest &manifest, int64_t count,
@@ -77,32 +99,43 @@ bool fp8rt::checkRankCount(const Manifest &manifest, int64_t count,
             std::to_string(axis.size);
   error = "expected " + std::to_string(needed) + " ranks for the grid {" +
           grid + "} of the program, but got " + std::to_string(count) +
-          "; start it with mpirun -n " + std::to_string(needed);
+          "; start it with mpirun -n " + std::to_string(needed) +
+          ", torchrun or fp8-run --ranks=" + std::to_string(needed);
   return false;
 }
 
-std::vector<unsigned char> fp8rt::makeShard(const Argument &argument,
-                                            const std::vector<GridAxis> &grid,
-                                            int rank, uint64_t key) {
+InputFill fp8rt::fillOf(const Argument &argument,
+                        const std::vector<GridAxis> &grid, int rank,
+                        uint64_t key) {
   size_t dims = argument.shape.size();
-  std::vector<int64_t> whole = argument.shape, strides(dims, 1);
-  std::vector<int64_t> coordinates(dims, 0);
+  std::vector<int64_t> whole = argument.shape, coordinates(dims, 0);
   int64_t rest = rank;
   for (size_t i = grid.size(); i-- > 0; rest /= grid[i].size)
-    for (size_t d = 0; d < dims; ++d)
+    for (size_t d = 0; d < argument.shard.size(); ++d)
       if (argument.shard[d] == grid[i].name) {
         whole[d] *= grid[i].size;
         coordinates[d] = rest % grid[i].size;
       }
-  int64_t offset = 0;
+  InputFill fill{argument.dtype,
+                 argument.shape,
+                 std::vector<int64_t>(dims, 1),
+                 0,
+                 argument.init,
+                 static_cast<float>(argument.initScale),
+                 key};
   for (size_t d = dims; d-- > 0;) {
     if (d + 1 < dims)
-      strides[d] = strides[d + 1] * whole[d + 1];
-    offset += coordinates[d] * argument.shape[d] * strides[d];
+      fill.strides[d] = fill.strides[d + 1] * whole[d + 1];
+    fill.offset += coordinates[d] * argument.shape[d] * fill.strides[d];
   }
-  std::vector<unsigned char> data(argument.bytes);
-  fillShard(data.data(), argument.dtype, dims, argument.shape.data(), offset,
-            strides.data(), argument.init,
-            static_cast<float>(argument.initScale), key);
-  return data;
+  // Dimensions that lie in a row are one.
+  for (size_t d = dims; d-- > 1;) {
+    if (fill.strides[d - 1] != fill.shape[d] * fill.strides[d])
+      continue;
+    fill.shape[d - 1] *= fill.shape[d];
+    fill.strides[d - 1] = fill.strides[d];
+    fill.shape.erase(fill.shape.begin() + static_cast<ptrdiff_t>(d));
+    fill.strides.erase(fill.strides.begin() + static_cast<ptrdiff_t>(d));
+  }
+  return fill;
 }

@@ -113,6 +113,7 @@ bool Runner::prepare(std::string &error) {
   }
   tasks.resize(function.commands.size());
   exchanges.resize(function.commands.size());
+  collectives.resize(function.commands.size());
   argumentData.resize(function.arguments.size());
   bufferData.resize(function.buffers.size());
   size_t most = 0;
@@ -157,10 +158,6 @@ bool Runner::prepareCollective(size_t index, std::string &error) {
   const Command &command = function.commands[index];
   int rank = program.ranks ? program.ranks->rank() : 0;
   int count = program.ranks ? program.ranks->size() : 1;
-  if (program.manifest.isCuda()) {
-    error = describe(command) + ": collectives run on the CPU only so far";
-    return false;
-  }
   if (!checkRankCount(program.manifest, count, error))
     return false;
   std::vector<int> group =
@@ -169,44 +166,39 @@ bool Runner::prepareCollective(size_t index, std::string &error) {
       std::find(group.begin(), group.end(), rank) - group.begin());
   exchanges[index] =
       std::make_unique<Exchange>(command.collective, std::move(group), member);
-  return true;
-}
-
-bool Runner::startCollective(size_t index, std::string &error) {
-  const Command &command = function.commands[index];
-  Started entry{exchanges[index].get(), addressOf(command.refs[0]),
-                addressOf(command.refs[1]), nullptr};
-  int64_t ticket = command.collective.ticket;
-  if (program.ranks && (ticket < 0 || !watcher))
-    entry.job =
-        program.ranks->start(*entry.exchange, entry.source, entry.target);
-  if (ticket >= 0) {
-    started[ticket] = std::move(entry);
+  collectives[index] = program.backend->prepareCollective(
+      *exchanges[index], command.collective.axis, error);
+  if (collectives[index])
     return true;
-  }
-  started[-1] = std::move(entry);
-  return waitCollective(command, error);
+  error = describe(command) + ": " + error;
+  return false;
 }
 
-bool Runner::waitCollective(const Command &command, std::string &error) {
-  auto it = started.find(command.collective.ticket);
-  Started entry = std::move(it->second);
-  started.erase(it);
-  Exchange &exchange = *entry.exchange;
-  if (program.ranks) {
-    if (!entry.job)
-      entry.job = program.ranks->start(exchange, entry.source, entry.target);
-    if (program.ranks->wait(entry.job, error))
-      return true;
+bool Runner::startCollective(size_t index, void *stream, std::string &error) {
+  const Command &command = function.commands[index];
+  int64_t ticket = command.collective.ticket;
+  Started entry{collectives[index].get(), addressOf(command.refs[0]),
+                addressOf(command.refs[1]), ticket >= 0 && watcher};
+  started[ticket] = entry;
+  if (!entry.isDeferred &&
+      !entry.task->start(entry.source, entry.target, stream, error)) {
     error = describe(command) + ": " + error;
     return false;
   }
-  // The only rank gives everything to itself.
-  std::vector<unsigned char> packed(
-      static_cast<size_t>(exchange.elementCount()) * exchange.elementBytes());
-  exchange.pack(entry.source, 0, 0, exchange.elementCount(), packed.data());
-  exchange.unpack(entry.target, {packed.data()}, 0, exchange.elementCount());
-  return true;
+  return ticket >= 0 || waitCollective(command, stream, error);
+}
+
+bool Runner::waitCollective(const Command &command, void *stream,
+                            std::string &error) {
+  auto it = started.find(command.collective.ticket);
+  Started entry = it->second;
+  started.erase(it);
+  if ((!entry.isDeferred ||
+       entry.task->start(entry.source, entry.target, stream, error)) &&
+      entry.task->wait(stream, error))
+    return true;
+  error = describe(command) + ": " + error;
+  return false;
 }
 
 bool Runner::prepareLedger(std::string &error) {
@@ -335,9 +327,9 @@ bool Runner::execute(size_t index, void *stream, std::string &error) {
   case CommandOp::Gemm:
     break;
   case CommandOp::Collective:
-    return options.gemmsOnly || startCollective(index, error);
+    return options.gemmsOnly || startCollective(index, stream, error);
   case CommandOp::Wait:
-    return options.gemmsOnly || waitCollective(command, error);
+    return options.gemmsOnly || waitCollective(command, stream, error);
   case CommandOp::Launch:
   case CommandOp::Copy:
   case CommandOp::Fill:
@@ -500,11 +492,16 @@ bool Runner::readLedger(std::vector<LedgerEntry> &out, std::string &error) {
     return true;
   const Event *previous = events[0].get();
   for (size_t i = 0; i < function.commands.size(); ++i) {
-    LedgerEntry entry{0, liveBytes[i]};
+    LedgerEntry entry{0, liveBytes[i], std::nullopt};
     if (isTimed(i)) {
       if (!events[i + 1]->elapsed(*previous, entry.milliseconds, error))
         return false;
       previous = events[i + 1].get();
+    }
+    if (collectives[i]) {
+      entry.transferMilliseconds = collectives[i]->elapsed(error);
+      if (!error.empty())
+        return false;
     }
     out.push_back(entry);
   }

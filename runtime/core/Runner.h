@@ -67,6 +67,9 @@ inline constexpr uint32_t kMostStreams = 16;
 struct LedgerEntry {
   double milliseconds = 0;
   uint64_t liveBytes = 0;
+  /// Of a collective, from where it could begin to its end; nothing where the
+  /// device does not know.
+  std::optional<double> transferMilliseconds;
 };
 
 /// Runs one function of a program, one run at a time. In planned mode a run
@@ -112,8 +115,8 @@ private:
   bool bind(void *const *arguments, void *const *results, void *arena,
             size_t arenaSize, std::string &error);
   bool prepareCollective(size_t index, std::string &error);
-  bool startCollective(size_t index, std::string &error);
-  bool waitCollective(const Command &command, std::string &error);
+  bool startCollective(size_t index, void *stream, std::string &error);
+  bool waitCollective(const Command &command, void *stream, std::string &error);
   bool execute(size_t index, void *stream, std::string &error);
   bool runCommands(void *stream, std::string &error);
   bool prepareStreams(std::string &error);
@@ -132,13 +135,14 @@ private:
   std::vector<std::unique_ptr<Task>> tasks;
   /// By command; null where it is no collective.
   std::vector<std::unique_ptr<Exchange>> exchanges;
+  std::vector<std::unique_ptr<CollectiveTask>> collectives;
   /// A collective that was started: in a watched run it waits for its wait, so
   /// that what it must not share its memory with is seen to have written there.
   struct Started {
-    Exchange *exchange;
+    CollectiveTask *task;
     const void *source;
     void *target;
-    Communicator::JobPtr job;
+    bool isDeferred;
   };
   std::map<int64_t, Started> started;
   std::vector<void *> argumentData;

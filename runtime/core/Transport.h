@@ -8,8 +8,8 @@
 //
 // The narrow interface below the communicator: numbered ranks, and messages
 // between two of them that complete later. MPI is one (mpi/MpiTransport.cpp,
-// opened when it is needed); tests have one in memory. Only one thread calls a
-// transport.
+// opened when it is needed), sockets another (TcpTransport.h); tests have one
+// in memory. Only one thread calls a transport.
 //
 //===----------------------------------------------------------------------===//
 
@@ -27,8 +27,8 @@ enum class Channel { Data, Control };
 
 class Transport {
 public:
-  /// A message under way.
-  struct Request;
+  /// A message under way; transports have their own kind.
+  struct Request {};
 
   /// The most bytes of one message.
   static constexpr size_t kMaxMessageBytes = size_t(1) << 30;

@@ -13,6 +13,7 @@
 
 #include "CpuBackend.h"
 
+#include "CpuCollective.h"
 #include "CpuMemory.h"
 #include "fp8rt/CpuGemm.h"
 
@@ -198,6 +199,18 @@ public:
     return nullptr;
   }
 
+  bool setRanks(Communicator *newRanks, const Manifest &,
+                std::string &) override {
+    ranks = newRanks;
+    return true;
+  }
+
+  std::unique_ptr<CollectiveTask> prepareCollective(Exchange &exchange,
+                                                    const std::string &,
+                                                    std::string &) override {
+    return std::make_unique<CpuCollective>(exchange, ranks);
+  }
+
   std::unique_ptr<Memory> createMemory(std::string &) override {
     return std::make_unique<CpuMemory>();
   }
@@ -254,8 +267,9 @@ public:
 
   bool fillInput(void *data, const InputFill &fill, void *,
                  std::string &) override {
-    fp8rt::fillInput(data, fill.dtype, fill.count, fill.init, fill.scale,
-                     fill.key);
+    fillShard(data, fill.dtype, fill.shape.size(), fill.shape.data(),
+              fill.offset, fill.strides.data(), fill.init, fill.scale,
+              fill.key);
     return true;
   }
 
@@ -278,6 +292,7 @@ private:
   int fd = -1;
   void *library = nullptr;
   CpuIsa isa = CpuIsa::Portable;
+  Communicator *ranks = nullptr;
 };
 
 } // namespace

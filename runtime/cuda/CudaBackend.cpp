@@ -13,6 +13,9 @@
 
 #include "CudaBackend.h"
 
+#ifdef FP8RT_HAVE_NCCL
+#include "CudaCollectives.h"
+#endif
 #include "CudaDevice.h"
 #include "CudaGemm.h"
 #include "CudaMemory.h"
@@ -136,8 +139,7 @@ public:
                std::string &error) const override {
     CudaDevice::Scope scope(device);
     float value = 0;
-    if (!device.driver.check("cuEventSynchronize",
-                             device.driver.cuEventSynchronize(event), error) ||
+    if (!device.wait(event, error) ||
         !device.driver.check(
             "cuEventElapsedTime",
             device.driver.cuEventElapsedTime(
@@ -242,6 +244,34 @@ public:
     return nullptr;
   }
 
+  bool setRanks(Communicator *ranks, const Manifest &manifest,
+                std::string &error) override {
+#ifdef FP8RT_HAVE_NCCL
+    collectives.reset();
+    if (ranks)
+      collectives = CudaCollectives::open(*device, ranks, manifest, error);
+    return !ranks || collectives;
+#else
+    if (ranks)
+      error = "this build has no NCCL, which ranks on GPUs need: it was built "
+              "where there is no nccl.h";
+    return !ranks;
+#endif
+  }
+
+  std::unique_ptr<CollectiveTask>
+  prepareCollective(Exchange &exchange, const std::string &axis,
+                    std::string &error) override {
+#ifdef FP8RT_HAVE_NCCL
+    if (!collectives)
+      collectives = CudaCollectives::open(*device, nullptr, {}, error);
+    return collectives ? collectives->prepare(exchange, axis, error) : nullptr;
+#else
+    error = "this build has no NCCL";
+    return nullptr;
+#endif
+  }
+
   std::unique_ptr<Memory> createMemory(std::string &error) override {
     return CudaMemory::create(*device, error);
   }
@@ -289,10 +319,7 @@ public:
   }
 
   bool synchronize(void *stream, std::string &error) override {
-    CudaDevice::Scope scope(*device);
-    return device->driver.check(
-        "cuStreamSynchronize",
-        device->driver.cuStreamSynchronize(streamOf(stream)), error);
+    return device->wait(streamOf(stream), error);
   }
 
   void *allocate(size_t bytes, std::string &error) override {
@@ -352,14 +379,27 @@ public:
   bool fillInput(void *data, const InputFill &fill, void *stream,
                  std::string &error) override {
     CudaDevice::Scope scope(*device);
-    FillInputParameters parameters{data,
-                                   fill.count,
-                                   fill.key,
-                                   fill.scale,
-                                   static_cast<uint32_t>(fill.dtype),
-                                   static_cast<uint32_t>(fill.init)};
-    return device->launch(device->fillInput, parameters, fill.count, 1, stream,
-                          error);
+    if (fill.shape.size() > kMostDims) {
+      error = "test inputs of more than " + std::to_string(kMostDims) +
+              " dimensions are not made on a GPU";
+      return false;
+    }
+    FillInputParameters parameters{};
+    parameters.data = data;
+    parameters.count = 1;
+    parameters.key = fill.key;
+    parameters.scale = fill.scale;
+    parameters.dtype = static_cast<uint32_t>(fill.dtype);
+    parameters.init = static_cast<uint32_t>(fill.init);
+    parameters.rank = static_cast<uint32_t>(fill.shape.size());
+    parameters.offset = fill.offset;
+    for (size_t d = 0; d < fill.shape.size(); ++d) {
+      parameters.count *= static_cast<uint64_t>(fill.shape[d]);
+      parameters.shape[d] = fill.shape[d];
+      parameters.strides[d] = fill.strides[d];
+    }
+    return device->launch(device->fillInput, parameters, parameters.count, 1,
+                          stream, error);
   }
 
   std::optional<MemoryInfo> memoryInfo() override {
@@ -472,6 +512,9 @@ private:
   }
 
   std::unique_ptr<CudaDevice> device;
+#ifdef FP8RT_HAVE_NCCL
+  std::unique_ptr<CudaCollectives> collectives;
+#endif
   std::mutex gemmsMutex;
   std::unique_ptr<CudaGemmLibrary> gemms;
   CUmodule module = nullptr;

@@ -13,8 +13,12 @@
 #include "CudaDevice.h"
 
 #include "DeviceKernels.h"
+#include "OpenRanks.h"
 
 #include <algorithm>
+#include <chrono>
+#include <optional>
+#include <thread>
 
 using namespace fp8rt;
 
@@ -44,11 +48,24 @@ bool CudaDevice::openContext(std::string &error) {
   if (driver.cuCtxGetCurrent(&current) == CUDA_SUCCESS && current) {
     if (!driver.check("cuCtxGetDevice", driver.cuCtxGetDevice(&device), error))
       return false;
-  } else if (CUresult result = driver.cuDeviceGet(&device, 0);
-             result != CUDA_SUCCESS) {
-    error = "no GPU on this machine (" +
-            driver.describe("cuDeviceGet", result) + ")";
-    return false;
+  } else {
+    int count = 0;
+    CUresult result = driver.cuDeviceGetCount(&count);
+    // A launcher may let each rank see its own GPU only.
+    int ordinal = count == 1 ? 0 : localRank().value_or(0);
+    if (result == CUDA_SUCCESS && ordinal >= count && count > 0) {
+      error = "rank " + std::to_string(ordinal) +
+              " of this machine needs a GPU of its own, but there are " +
+              std::to_string(count);
+      return false;
+    }
+    if (result == CUDA_SUCCESS)
+      result = driver.cuDeviceGet(&device, ordinal);
+    if (result != CUDA_SUCCESS) {
+      error = "no GPU on this machine (" +
+              driver.describe("cuDeviceGet", result) + ")";
+      return false;
+    }
   }
   if (!driver.check("cuDevicePrimaryCtxRetain",
                     driver.cuDevicePrimaryCtxRetain(&context, device), error))
@@ -65,11 +82,13 @@ bool CudaDevice::loadKernels(std::string &error) {
   if (!loadModule(fp8rt_device_kernels, kernels, error))
     return false;
   Scope scope(*this);
-  for (auto [symbol, function] : {std::pair("fp8rt_compare", &compare),
-                                  std::pair("fp8rt_pattern", &pattern),
-                                  std::pair("fp8rt_factors", &factors),
-                                  std::pair("fp8rt_fill_input", &fillInput),
-                                  std::pair("fp8rt_zero", &zero)})
+  for (auto [symbol, function] :
+       {std::pair("fp8rt_compare", &compare),
+        std::pair("fp8rt_pattern", &pattern),
+        std::pair("fp8rt_factors", &factors),
+        std::pair("fp8rt_fill_input", &fillInput),
+        std::pair("fp8rt_zero", &zero), std::pair("fp8rt_exchange", &exchange),
+        std::pair("fp8rt_reduce", &reduce)})
     if (!driver.check(symbol,
                       driver.cuModuleGetFunction(function, kernels, symbol),
                       error) ||
@@ -110,6 +129,52 @@ bool CudaDevice::launchRaw(CUfunction kernel, void *parameters, uint64_t items,
                                             static_cast<unsigned>(blocks), rows,
                                             1, kDeviceBlock, 1, 1, 0,
                                             streamOf(stream), list, nullptr),
+                      error);
+}
+
+template <typename Query>
+bool CudaDevice::poll(const char *what, Query query, std::string &error) const {
+  using Clock = std::chrono::steady_clock;
+  std::optional<Clock::time_point> lost;
+  Clock::time_point begin = Clock::now();
+  while (true) {
+    CUresult result = query();
+    std::string reason;
+    bool healthy = isHealthy(reason);
+    if (result != CUDA_ERROR_NOT_READY) {
+      // What was aborted is no result.
+      if (!healthy)
+        error = reason;
+      return healthy && driver.check(what, result, error);
+    }
+    Clock::time_point now = Clock::now();
+    if (!healthy && !lost)
+      lost = now;
+    // What an aborted collective held up gets a while to end.
+    if (lost && now - *lost > std::chrono::seconds(5)) {
+      error = reason;
+      return false;
+    }
+    if (now - begin > std::chrono::milliseconds(1))
+      std::this_thread::sleep_for(std::chrono::microseconds(50));
+  }
+}
+
+bool CudaDevice::wait(CUstream stream, std::string &error) const {
+  Scope scope(*this);
+  if (isHealthy)
+    return poll(
+        "cuStreamQuery", [&] { return driver.cuStreamQuery(stream); }, error);
+  return driver.check("cuStreamSynchronize", driver.cuStreamSynchronize(stream),
+                      error);
+}
+
+bool CudaDevice::wait(CUevent event, std::string &error) const {
+  Scope scope(*this);
+  if (isHealthy)
+    return poll(
+        "cuEventQuery", [&] { return driver.cuEventQuery(event); }, error);
+  return driver.check("cuEventSynchronize", driver.cuEventSynchronize(event),
                       error);
 }
 

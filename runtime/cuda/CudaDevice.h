@@ -16,6 +16,7 @@
 
 #include "Library.h"
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -28,7 +29,8 @@ inline CUstream streamOf(void *stream) { return static_cast<CUstream>(stream); }
 
 class CudaDevice {
 public:
-  /// The device of the calling thread's current context, else the first one.
+  /// The device of the calling thread's current context, else the one of this
+  /// rank among those of the machine (OpenRanks.h), else the first one.
   static std::unique_ptr<CudaDevice> open(std::string &error);
   ~CudaDevice();
   CudaDevice(const CudaDevice &) = delete;
@@ -66,6 +68,15 @@ public:
     return launchRaw(kernel, &parameters, items, rows, stream, error);
   }
 
+  /// Wait until what is enqueued on `stream`, or before `event`, has happened.
+  /// Fail where a rank is lost that this one waits for.
+  bool wait(CUstream stream, std::string &error) const;
+  bool wait(CUevent event, std::string &error) const;
+
+  /// Where this process is one of several ranks: asked while something is
+  /// waited for; false, with the reason, once it will not come.
+  std::function<bool(std::string &)> isHealthy;
+
   /// "F of T bytes are free", or an empty string.
   std::string freeText() const;
 
@@ -74,12 +85,15 @@ public:
   CUcontext context = nullptr;
   int processors = 0;
   CUfunction compare = nullptr, pattern = nullptr, factors = nullptr,
-             fillInput = nullptr, zero = nullptr;
+             fillInput = nullptr, zero = nullptr, exchange = nullptr,
+             reduce = nullptr;
 
 private:
   explicit CudaDevice(const CudaDriver &driver) : driver(driver) {}
   bool openContext(std::string &error);
   bool loadKernels(std::string &error);
+  template <typename Query>
+  bool poll(const char *what, Query query, std::string &error) const;
   bool launchRaw(CUfunction kernel, void *parameters, uint64_t items,
                  unsigned rows, void *stream, std::string &error) const;
 

@@ -60,8 +60,7 @@ void CudaMemory::begin(void *newStream) {
   // Only a change of streams waits: what the pool gives back is in the order
   // of the stream that used it.
   if (begun && newStream != stream)
-    check("cuStreamSynchronize",
-          device.driver.cuStreamSynchronize(streamOf(stream)));
+    device.wait(streamOf(stream), message);
   stream = newStream;
   begun = true;
 }
@@ -162,8 +161,7 @@ void CudaMemory::compare(std::vector<Comparison> &comparisons) {
   if (!check("cuMemcpyDtoHAsync",
              device.driver.cuMemcpyDtoHAsync(hostAnswers, answers, size,
                                              streamOf(stream))) ||
-      !check("cuStreamSynchronize",
-             device.driver.cuStreamSynchronize(streamOf(stream))))
+      !device.wait(streamOf(stream), message))
     return;
   for (size_t i = 0; i < count; ++i)
     comparisons[i].at = std::min(hostAnswers[i], comparisons[i].bytes);

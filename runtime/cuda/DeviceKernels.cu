@@ -102,8 +102,84 @@ extern "C" __global__ void fp8rt_zero(const __grid_constant__
     region.data[words * 16 + i] = 0;
 }
 
-extern "C" __global__ void fp8rt_fill_input(FillInputParameters p) {
-  for (uint64_t e = firstIndex(); e < p.count; e += gridStride())
+extern "C" __global__ void fp8rt_fill_input(const __grid_constant__
+                                            FillInputParameters p) {
+  for (uint64_t e = firstIndex(); e < p.count; e += gridStride()) {
+    auto rest = static_cast<int64_t>(e);
+    int64_t at = p.offset;
+    for (uint32_t d = p.rank; d-- > 1; rest /= p.shape[d])
+      at += rest % p.shape[d] * p.strides[d];
+    if (p.rank > 0)
+      at += rest * p.strides[0];
     storeInput(p.data, static_cast<DType>(p.dtype), e,
-               initialValue(static_cast<Init>(p.init), p.scale, p.key, e));
+               initialValue(static_cast<Init>(p.init), p.scale, p.key,
+                            static_cast<uint64_t>(at)));
+  }
+}
+
+namespace {
+
+template <typename T>
+__device__ void exchange(const ExchangeParameters &p) {
+  auto *strided = reinterpret_cast<T *>(p.strided);
+  auto *dense = reinterpret_cast<T *>(p.dense);
+  for (uint64_t e = firstIndex(); e < p.count; e += gridStride()) {
+    auto position = static_cast<int64_t>(p.first + e);
+    int64_t rest = position / p.run, at = position % p.run;
+    for (uint32_t d = p.rank; d-- > 0; rest /= p.shape[d])
+      at += rest % p.shape[d] * p.strides[d];
+    if (p.toDense)
+      dense[e] = strided[at];
+    else
+      strided[at] = dense[e];
+  }
+}
+
+} // namespace
+
+extern "C" __global__ void fp8rt_exchange(const __grid_constant__
+                                          ExchangeParameters p) {
+  switch (p.width) {
+  case 1:
+    return exchange<uint8_t>(p);
+  case 2:
+    return exchange<uint16_t>(p);
+  case 4:
+    return exchange<uint32_t>(p);
+  case 8:
+    return exchange<uint64_t>(p);
+  case 16:
+    return exchange<uint4>(p);
+  }
+}
+
+extern "C" __global__ void fp8rt_reduce(ReduceParameters p) {
+  for (uint64_t e = firstIndex(); e < p.count; e += gridStride()) {
+    float total = 0;
+    for (uint32_t m = 0; m < p.members; ++m) {
+      const unsigned char *piece =
+          m == p.member ? p.own : p.pieces + m * p.pieceBytes;
+      float value = p.isBF16
+                        ? decodeBf16(reinterpret_cast<const uint16_t *>(
+                              piece)[e])
+                        : reinterpret_cast<const float *>(piece)[e];
+      if (m == 0)
+        total = value;
+      else if (!p.isMax)
+        total = p.sumsInBF16 ? decodeBf16(encodeBf16(total + value))
+                             : total + value;
+      else if (isnan(total) || isnan(value))
+        total = __uint_as_float(0x7FC00000u);
+      else if (total == value)
+        total = signbit(total) ? value : total; // -0 < +0
+      else
+        total = fmaxf(total, value);
+    }
+    if (p.isBF16)
+      reinterpret_cast<uint16_t *>(p.target)[e] =
+          isnan(total) ? uint16_t(0x7FFF) : encodeBf16(total);
+    else
+      reinterpret_cast<float *>(p.target)[e] =
+          isnan(total) ? __uint_as_float(0x7FC00000u) : total;
+  }
 }

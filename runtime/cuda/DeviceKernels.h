@@ -68,8 +68,12 @@ struct ZeroParameters {
   ZeroRegion regions[kZeroRegions];
 };
 
+/// The most dimensions of what the kernels below walk.
+inline constexpr std::size_t kMostDims = 8;
+
 /// fp8rt_fill_input: `count` elements as fp8rt/Inputs.h says; `dtype` and
-/// `init` are the values of `DType` and `Init`.
+/// `init` are the values of `DType` and `Init`. Element (i, j, ...) of the
+/// `rank` dimensions has the value of position `offset + i * strides[0] + ...`.
 struct FillInputParameters {
   void *data;
   uint64_t count;
@@ -77,6 +81,36 @@ struct FillInputParameters {
   float scale;
   uint32_t dtype;
   uint32_t init;
+  uint32_t rank;
+  int64_t offset;
+  int64_t shape[kMostDims], strides[kMostDims];
+};
+
+/// fp8rt_exchange: copies elements `first` to `first + count` of a strided
+/// piece to or from dense memory. An element has `width` bytes (1, 2, 4, 8 or
+/// 16); `run` of them lie next to one another, and the runs along the `rank`
+/// dimensions of `shape` have strides in elements.
+struct ExchangeParameters {
+  unsigned char *strided;
+  unsigned char *dense;
+  uint64_t first, count;
+  uint32_t width;
+  uint32_t rank;
+  uint32_t toDense;
+  int64_t run;
+  int64_t shape[kMostDims], strides[kMostDims];
+};
+
+/// fp8rt_reduce: `count` elements of f32, or bf16 where `isBF16`, from the
+/// pieces of `members` ranks, in their order. That of member m is `own` where m
+/// is `member`, else at `pieces + m * pieceBytes`.
+struct ReduceParameters {
+  const unsigned char *pieces;
+  const unsigned char *own;
+  unsigned char *target;
+  uint64_t count, pieceBytes;
+  uint32_t members, member;
+  uint32_t isBF16, isMax, sumsInBF16;
 };
 
 } // namespace fp8rt

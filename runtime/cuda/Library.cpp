@@ -1,4 +1,4 @@
-//===- Library.cpp - The driver and cuBLASLt, loaded at run time ----------===//
+//===- Library.cpp - The driver, cuBLASLt and NCCL at run time ------------===//
 //
 // Part of the fp8-opt project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.
@@ -85,6 +85,26 @@ bool loadCublasLt(CublasLt &library, std::string &error) {
   return error.empty();
 }
 
+#ifdef FP8RT_HAVE_NCCL
+bool loadNccl(Nccl &library, std::string &error) {
+  // Multicast on NVLink has taken shared GPUs out of service.
+  ::setenv("NCCL_NVLS_ENABLE", "0", /*overwrite=*/0);
+  void *handle = openLibrary({"libnccl.so.2"}, error);
+  if (!handle) {
+    error = "cannot open NCCL, which ranks on GPUs need: set LD_LIBRARY_PATH "
+            "to the folder of libnccl.so.2 (" +
+            error + ")";
+    return false;
+  }
+#define FP8RT_RESOLVE(name) resolve(handle, #name, library.name, error);
+  FP8RT_NCCL_FUNCTIONS(FP8RT_RESOLVE)
+#undef FP8RT_RESOLVE
+  if (!error.empty())
+    error = "libnccl.so.2 does not fit this build: " + error;
+  return error.empty();
+}
+#endif
+
 /// A library and, where it cannot be used, the reason.
 template <typename T>
 struct Loaded {
@@ -131,3 +151,10 @@ const CublasLt *fp8rt::cublasLt(std::string &error) {
   static const Loaded<CublasLt> loaded(loadCublasLt);
   return loaded.get(error);
 }
+
+#ifdef FP8RT_HAVE_NCCL
+const Nccl *fp8rt::nccl(std::string &error) {
+  static const Loaded<Nccl> loaded(loadNccl);
+  return loaded.get(error);
+}
+#endif

@@ -1,4 +1,4 @@
-//===- Library.h - The driver and cuBLASLt, loaded at run time --*- C++ -*-===//
+//===- Library.h - The driver, cuBLASLt and NCCL at run time ----*- C++ -*-===//
 //
 // Part of the fp8-opt project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.
@@ -6,11 +6,11 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// The CUDA backend uses the driver's interface and cuBLASLt, both opened when
-// the first program is loaded: programs that link the runtime start on
-// machines without either, and say what is missing when they need it. The
-// CUDA runtime library is not used, so that there is no second owner of
-// modules and contexts beside a framework's.
+// The CUDA backend uses the driver's interface, cuBLASLt and, for several
+// ranks, NCCL, opened when a program first needs them: programs that link the
+// runtime start on machines without them, and say what is missing when they
+// need it. The CUDA runtime library is not used, so that there is no second
+// owner of modules and contexts beside a framework's.
 //
 //===----------------------------------------------------------------------===//
 
@@ -19,6 +19,9 @@
 
 #include <cublasLt.h>
 #include <cuda.h>
+#ifdef FP8RT_HAVE_NCCL
+#include <nccl.h>
+#endif
 
 #include <string>
 
@@ -30,12 +33,14 @@
   X(cuCtxPushCurrent)                                                          \
   X(cuDeviceGet)                                                               \
   X(cuDeviceGetAttribute)                                                      \
+  X(cuDeviceGetCount)                                                          \
   X(cuDevicePrimaryCtxRelease)                                                 \
   X(cuDevicePrimaryCtxRetain)                                                  \
   X(cuDriverGetVersion)                                                        \
   X(cuEventCreate)                                                             \
   X(cuEventDestroy)                                                            \
   X(cuEventElapsedTime)                                                        \
+  X(cuEventQuery)                                                              \
   X(cuEventRecord)                                                             \
   X(cuEventSynchronize)                                                        \
   X(cuFuncGetAttribute)                                                        \
@@ -74,8 +79,25 @@
   X(cuStreamCreateWithPriority)                                                \
   X(cuStreamDestroy)                                                           \
   X(cuStreamEndCapture)                                                        \
+  X(cuStreamQuery)                                                             \
   X(cuStreamSynchronize)                                                       \
   X(cuStreamWaitEvent)
+
+#define FP8RT_NCCL_FUNCTIONS(X)                                                \
+  X(ncclAllGather)                                                             \
+  X(ncclAllReduce)                                                             \
+  X(ncclCommAbort)                                                             \
+  X(ncclCommGetAsyncError)                                                     \
+  X(ncclCommInitRankConfig)                                                    \
+  X(ncclGetErrorString)                                                        \
+  X(ncclGetLastError)                                                          \
+  X(ncclGetUniqueId)                                                           \
+  X(ncclGetVersion)                                                            \
+  X(ncclGroupEnd)                                                              \
+  X(ncclGroupStart)                                                            \
+  X(ncclRecv)                                                                  \
+  X(ncclReduceScatter)                                                         \
+  X(ncclSend)
 
 #define FP8RT_CUBLASLT_FUNCTIONS(X)                                            \
   X(cublasLtCreate)                                                            \
@@ -114,10 +136,19 @@ struct CudaDriver {
 
 struct CublasLt {
   FP8RT_CUBLASLT_FUNCTIONS(FP8RT_MEMBER)
-#undef FP8RT_MEMBER
 
   bool check(const char *what, cublasStatus_t status, std::string &error) const;
 };
+
+#ifdef FP8RT_HAVE_NCCL
+struct Nccl {
+  FP8RT_NCCL_FUNCTIONS(FP8RT_MEMBER)
+};
+
+/// NCCL, opened when a program with several ranks is first run.
+const Nccl *nccl(std::string &error);
+#endif
+#undef FP8RT_MEMBER
 
 /// The driver, initialised; null with `error` set where there is none. Opened
 /// once, stays open.

@@ -215,6 +215,12 @@ int64_t fp8rt_runner_pool_high_bytes(fp8rt_runner *runner);
 int fp8rt_runner_get_ledger(fp8rt_runner *runner, size_t command,
                             fp8rt_ledger_entry *entry);
 
+/// Of a collective of the last run's ledger on a GPU: the time from where it
+/// could begin to its end, on the stream of communication, what it waited for
+/// other ranks included. 1 for any other command and on the CPU.
+int fp8rt_runner_get_transfer(fp8rt_runner *runner, size_t command,
+                              double *milliseconds);
+
 /// The memory of the program's device: what a caller needs who uses no library
 /// of the device itself. On the CPU these are the host's own.
 
@@ -264,8 +270,10 @@ int fp8rt_elapsed(const fp8rt_event *start, const fp8rt_event *end,
 /// the number of the rank in the message, where one of them stops, or is not
 /// heard of for `timeout_ms`. One thread at a time uses them.
 
-/// Meets the ranks that mpirun started together with this process; `*ranks` is
-/// null where there are none.
+/// Meets the ranks that were started together with this process, by mpirun or
+/// with torchrun's environment (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT, of
+/// which the next port is used, or FP8RT_PORT); `*ranks` is null where there are
+/// none. On GPUs LOCAL_RANK (or mpirun's) is the number of this one's device.
 int fp8rt_open_ranks(uint64_t timeout_ms, fp8rt_ranks **ranks,
                      fp8rt_error **error);
 int fp8rt_rank(const fp8rt_ranks *ranks);
@@ -292,8 +300,10 @@ int fp8rt_close_ranks(fp8rt_ranks *ranks, fp8rt_error **error);
 void fp8rt_abandon_ranks(fp8rt_ranks *ranks, const char *reason);
 /// The number of ranks that `program` is for.
 int64_t fp8rt_get_rank_count(const fp8rt_program *program);
-/// Runs `program` together with other ranks, which load the same artifact.
-/// Before any runner is created; fails where it is for another number of ranks.
+/// Runs `program` together with other ranks, which load the same artifact and
+/// call this too: GPUs are connected by it. Before any runner is created; fails
+/// where it is for another number of ranks. On a GPU the ranks outlive the
+/// program's last run, and all of them have ended it before one unloads it.
 int fp8rt_set_ranks(fp8rt_program *program, fp8rt_ranks *ranks,
                     fp8rt_error **error);
 

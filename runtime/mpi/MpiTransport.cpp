@@ -18,11 +18,11 @@
 
 using namespace fp8rt;
 
-struct Transport::Request {
+namespace {
+
+struct MpiRequest : Transport::Request {
   MPI_Request handle = MPI_REQUEST_NULL;
 };
-
-namespace {
 
 bool succeeded(int code, std::string &error) {
   if (code == MPI_SUCCESS)
@@ -53,7 +53,7 @@ public:
 
   Request *send(int peer, Channel channel, const void *data, size_t bytes,
                 std::string &error) override {
-    auto *request = new Request;
+    auto *request = new MpiRequest;
     if (succeeded(MPI_Isend(data, static_cast<int>(bytes), MPI_BYTE, peer,
                             static_cast<int>(channel), MPI_COMM_WORLD,
                             &request->handle),
@@ -65,7 +65,7 @@ public:
 
   Request *receive(int peer, Channel channel, void *data, size_t bytes,
                    std::string &error) override {
-    auto *request = new Request;
+    auto *request = new MpiRequest;
     if (succeeded(MPI_Irecv(data, static_cast<int>(bytes), MPI_BYTE, peer,
                             static_cast<int>(channel), MPI_COMM_WORLD,
                             &request->handle),
@@ -75,7 +75,8 @@ public:
     return nullptr;
   }
 
-  bool test(Request *request, size_t *bytes, std::string &error) override {
+  bool test(Request *opaque, size_t *bytes, std::string &error) override {
+    auto *request = static_cast<MpiRequest *>(opaque);
     int done = 0;
     MPI_Status status;
     if (!succeeded(MPI_Test(&request->handle, &done, &status), error) || !done)
@@ -89,7 +90,8 @@ public:
     return true;
   }
 
-  void cancel(Request *request) override {
+  void cancel(Request *opaque) override {
+    auto *request = static_cast<MpiRequest *>(opaque);
     MPI_Cancel(&request->handle);
     MPI_Request_free(&request->handle);
     delete request;

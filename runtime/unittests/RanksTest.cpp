@@ -26,15 +26,19 @@
 using namespace fp8rt;
 using namespace std::chrono_literals;
 
-struct Transport::Request {
+namespace {
+
+struct MemoryRequest : Transport::Request {
+  MemoryRequest(int from, int to, Channel channel, void *data, size_t bytes,
+                bool isSend)
+      : from(from), to(to), channel(channel), data(data), bytes(bytes),
+        isSend(isSend) {}
   int from = 0, to = 0;
   Channel channel = Channel::Data;
   void *data = nullptr;
   size_t bytes = 0;
   bool isSend = false;
 };
-
-namespace {
 
 /// The messages of all ranks that nobody has taken yet.
 struct Mail {
@@ -53,13 +57,14 @@ public:
     std::lock_guard lock(mail.mutex);
     mail.boxes[{own, peer, channel}].emplace_back(
         static_cast<const char *>(data), bytes);
-    return new Request{own, peer, channel, nullptr, bytes, true};
+    return new MemoryRequest(own, peer, channel, nullptr, bytes, true);
   }
   Request *receive(int peer, Channel channel, void *data, size_t bytes,
                    std::string &) override {
-    return new Request{peer, own, channel, data, bytes, false};
+    return new MemoryRequest(peer, own, channel, data, bytes, false);
   }
-  bool test(Request *request, size_t *bytes, std::string &error) override {
+  bool test(Request *opaque, size_t *bytes, std::string &error) override {
+    auto *request = static_cast<MemoryRequest *>(opaque);
     if (!request->isSend) {
       std::lock_guard lock(mail.mutex);
       auto &box = mail.boxes[{request->from, own, request->channel}];
@@ -77,7 +82,9 @@ public:
     delete request;
     return true;
   }
-  void cancel(Request *request) override { delete request; }
+  void cancel(Request *request) override {
+    delete static_cast<MemoryRequest *>(request);
+  }
 
 private:
   Mail &mail;

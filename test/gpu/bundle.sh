@@ -5,8 +5,9 @@
 #
 # usage: bundle.sh BUILD_DIR OUT_DIR
 #
-# Copies fp8-run, the runtime's tests and their kernels from a build folder, without debug information, and run.sh. They
-# run where only the CUDA driver, cuBLASLt and the C++ library are.
+# Copies fp8-run, the runtime's tests and their kernels from a build folder, without debug information, and the scripts that
+# run them, run.sh and, for two GPUs, run_ranks.sh. They need only the CUDA driver, cuBLASLt, NCCL for two GPUs, the C++
+# library and Python.
 #
 # ===----------------------------------------------------------------------=== #
 set -euo pipefail
@@ -18,11 +19,12 @@ fi
 build=$1
 out=$2
 mkdir -p "$out"
-for name in fp8-run fp8rt-ContainerTest fp8rt-RunTest fp8rt-ToolTest fp8rt-GpuTest fp8rt-GpuGemmTest; do
+for name in fp8-run fp8rt-ContainerTest fp8rt-RunTest fp8rt-ToolTest fp8rt-GpuTest fp8rt-GpuGemmTest fp8rt-GpuRanksTest; do
   strip -o "$out/$name" "$build/bin/$name"
 done
 strip -o "$out/libfp8rt.so" "$build/lib/libfp8rt.so"
 find "$build" -name 'fp8rt-test-kernels.cubin' -o -name 'fp8rt-test-kernels.ptx' -o -name 'libfp8rt-test-kernels.so' |
   while read -r file; do cp "$file" "$out/"; done
-cp "$(dirname "$0")/run.sh" "$out/"
+here=$(dirname "$0")
+cp "$here/run.sh" "$here/run_ranks.sh" "$here/../ranks/Inputs/faults.py" "$out/"
 du -sh "$out"

@@ -72,8 +72,10 @@ compiled by the fp8-opt beside this tool first.
   --dump-outputs=DIR     write each output's bytes and an index.json
   --bench                also time the step's matmuls alone, and large copies
   --print-time           print the commands that took longest
-  --timeout=SECONDS      several ranks (started with mpirun): one that is not
-                         heard of for so long is lost (default: 20)
+  --ranks=N              start N ranks on this machine, on a GPU each with
+                         --backend=cuda (or start them with torchrun or mpirun)
+  --timeout=SECONDS      several ranks: one that is not heard of for so long is
+                         lost (default: 20)
   --delay=RANK:N:MS      that rank sleeps so long before its N-th collective, or
                          before each (N = -1); changes no result
   --help, --version
@@ -127,7 +129,8 @@ ParseOutcome fp8run::parseOptions(int argc, char **argv, Options &options,
                         : arg == "dump-outputs" ? &options.dumpOutputs
                                                 : nullptr;
     bool isNumber = arg == "steps" || arg == "microbatches" || arg == "seed" ||
-                    arg == "warmup" || arg == "streams" || arg == "timeout";
+                    arg == "warmup" || arg == "streams" || arg == "timeout" ||
+                    arg == "ranks";
     if (!text && !isNumber && arg != "memory" && arg != "tolerance" &&
         arg != "delay")
       return fail("unknown option '" + std::string(argv[i]) +
@@ -167,6 +170,7 @@ ParseOutcome fp8run::parseOptions(int argc, char **argv, Options &options,
                          : arg == "streams"      ? options.streams
                          : isWarmup              ? options.warmup.emplace()
                          : arg == "timeout"      ? options.timeout
+                         : arg == "ranks"        ? options.ranks
                                                  : options.seed;
       if (!parseCount(arg, *value, isSeed || isWarmup ? 0 : 1,
                       isSeed             ? UINT64_MAX

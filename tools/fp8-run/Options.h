@@ -54,6 +54,8 @@ struct Options {
   /// On a GPU: the largest relative error that a check accepts; by default
   /// kGpuTolerance where the program has matmuls, else 0.
   std::optional<double> tolerance;
+  /// Processes to start; 0: this one is a rank, or the only one.
+  uint64_t ranks = 0;
   /// Seconds after which a rank that says nothing is lost.
   uint64_t timeout = 20;
   std::optional<Delay> delay;

@@ -46,9 +46,14 @@ struct Figures {
 
 } // namespace
 
-Ranks::~Ranks() {
-  if (ranks)
-    fp8rt_abandon_ranks(ranks, reason.c_str());
+Ranks::~Ranks() { abandon("it ended early"); }
+
+bool Ranks::abandon(const std::string &reason) {
+  if (!ranks)
+    return false;
+  fp8rt_abandon_ranks(ranks, reason.c_str());
+  ranks = nullptr;
+  return true;
 }
 
 bool Ranks::open(const Options &options, std::string &error) {

@@ -6,9 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// What processes that mpirun started agree on: one artifact, one set of
-// options, and rank 0 to report for all. With one process nothing of it does
-// anything.
+// What the processes of a job agree on: one artifact, one set of options, and
+// rank 0 to report for all. With one process nothing of it does anything.
 //
 //===----------------------------------------------------------------------===//
 
@@ -48,8 +47,10 @@ public:
   /// Gathers what all ranks have measured and made on rank 0: outputs are
   /// called `name@rank` then, and peaks are the largest.
   bool collect(StepResults &results, std::string &error);
-  /// What the others are told if this one ends without `close`.
-  void setReason(const std::string &text) { reason = text; }
+  /// Tells the others that this rank stops, and why. Whether there are any: the
+  /// process must then end without waiting for its device, where something may
+  /// wait for them.
+  bool abandon(const std::string &reason);
   /// Waits for all.
   bool close(std::string &error);
 
@@ -59,7 +60,6 @@ private:
               std::string &error);
 
   fp8rt_ranks *ranks = nullptr;
-  std::string reason = "it ended early";
 };
 
 } // namespace fp8run

@@ -151,7 +151,7 @@ std::string fp8run::resultsJson(const Options &options,
 
 std::string fp8run::ledgerJson(const StepResults &results) {
   Json commands = Json::array();
-  for (const LedgerLine &entry : results.ledger)
+  for (const LedgerLine &entry : results.ledger) {
     commands.push_back({{"function", entry.function},
                         {"op", entry.op},
                         {"name", entry.name},
@@ -160,6 +160,9 @@ std::string fp8run::ledgerJson(const StepResults &results) {
                         {"live_bytes", entry.liveBytes},
                         {"bytes", entry.bytes},
                         {"flops", entry.flops}});
+    if (entry.transferMilliseconds > 0)
+      commands.back()["transfer_ms"] = entry.transferMilliseconds;
+  }
   return dump(Json{{"schema", "fp8opt-ledger-1"}, {"commands", commands}});
 }
 

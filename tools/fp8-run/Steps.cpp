@@ -55,6 +55,9 @@ struct State {
 /// What a pass over the steps is for.
 enum class PassKind { Watched, Timed, Ledger, GemmsAlone };
 
+/// What each run of a command took, and its transfer.
+using CommandTimes = std::pair<std::vector<double>, std::vector<double>>;
+
 double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   return values[values.size() / 2];
@@ -496,7 +499,7 @@ private:
       return false;
 
     std::vector<Output> last;
-    std::vector<std::vector<double>> commandTimes;
+    std::vector<CommandTimes> commandTimes;
     for (uint64_t step = 0; step < steps; ++step) {
       double milliseconds = 0;
       bool isCompared = step + 1 == comparedSteps;
@@ -518,14 +521,17 @@ private:
     }
     // Live bytes come from the watched pass, where there is one; times never.
     if (kind != PassKind::Watched)
-      for (size_t line = 0; line < commandTimes.size(); ++line)
-        out.ledger[line].milliseconds = median(commandTimes[line]);
+      for (size_t line = 0; line < commandTimes.size(); ++line) {
+        out.ledger[line].milliseconds = median(commandTimes[line].first);
+        out.ledger[line].transferMilliseconds =
+            median(commandTimes[line].second);
+      }
     return true;
   }
 
-  /// Appends the times of the last run of each function to `times`, one vector
+  /// Appends the times of the last run of each function to `times`, one entry
   /// a command; makes the ledger's lines when there are none yet.
-  void readLedger(std::vector<std::vector<double>> &times) {
+  void readLedger(std::vector<CommandTimes> &times) {
     size_t line = 0;
     bool first = out.ledger.empty();
     for (size_t f = 0; f < functions.size(); ++f) {
@@ -535,9 +541,12 @@ private:
         if (first)
           out.ledger.push_back({functions[f].info.name, entry.op, entry.name,
                                 entry.loc, 0, entry.live_bytes, entry.bytes,
-                                entry.flops});
+                                entry.flops, 0});
+        double transfer = 0;
+        fp8rt_runner_get_transfer(runners[f].get(), c, &transfer);
         times.resize(std::max(times.size(), line + 1));
-        times[line].push_back(entry.milliseconds);
+        times[line].first.push_back(entry.milliseconds);
+        times[line].second.push_back(transfer);
       }
     }
   }

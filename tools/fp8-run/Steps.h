@@ -48,6 +48,8 @@ struct LedgerLine {
   /// What the command moves and computes (fp8rt_ledger_entry).
   uint64_t bytes = 0;
   uint64_t flops = 0;
+  /// Of a collective on a GPU; 0 for anything else.
+  double transferMilliseconds = 0;
 };
 
 /// One function that ran: its own peaks, and what its caller keeps for it.

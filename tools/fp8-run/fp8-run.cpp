@@ -13,6 +13,7 @@
 
 #include "Compiler.h"
 #include "Device.h"
+#include "Launch.h"
 #include "Ranks.h"
 #include "Reference.h"
 #include "Report.h"
@@ -20,6 +21,7 @@
 #include "fp8rt/Container.h"
 
 #include <cstdio>
+#include <cstdlib>
 #include <memory>
 
 using namespace fp8run;
@@ -136,6 +138,10 @@ int main(int argc, char **argv) {
   case ParseOutcome::Run:
     break;
   }
+  if (options.ranks > 0) {
+    int code = launchRanks(options.ranks, argv, error);
+    return code < 0 ? fail(error) : code;
+  }
   // Ranks outlive what uses them.
   Ranks ranks;
   ProgramPtr program;
@@ -144,8 +150,11 @@ int main(int argc, char **argv) {
       !runSteps(program.get(), options, results, error) ||
       !ranks.collect(results, error) ||
       (ranks.isFirst() && !report(options, results, error))) {
-    ranks.setReason(error);
-    return fail(error);
+    int code = fail(error);
+    if (!ranks.abandon(error))
+      return code;
+    std::fflush(nullptr);
+    std::_Exit(code);
   }
   int code = 0;
   for (const std::string &fault : results.faults)

@@ -95,7 +95,7 @@ FP8RT_HOST_DEVICE inline uint16_t encodeBf16(float value) {
   return static_cast<uint16_t>((bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16);
 }
 
-inline float decodeBf16(uint16_t code) {
+FP8RT_HOST_DEVICE inline float decodeBf16(uint16_t code) {
   return floatOfBits(static_cast<uint32_t>(code) << 16);
 }
 

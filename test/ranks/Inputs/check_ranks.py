@@ -2,12 +2,13 @@
 #
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
-# usage: check_ranks.py FP8_OPT FP8_RUN GEN.py FOLDER KIND RECIPE RANKS [GATHERS]
+# usage: check_ranks.py FP8_OPT FP8_RUN GEN.py FOLDER KIND RECIPE RANKS [GATHERS] [sockets]
 #        check_ranks.py FP8_OPT FP8_RUN deepseek.py FOLDER dense|moe RECIPE RANKS
 #
-# Writes the layer, plans it with every policy and with budgets, and runs each plan with mpirun. Every output of every
-# rank must be that of the reference interpreter, bit for bit, and every rank's measured peak the planned one. Then the
-# same layer of gen.py on one rank: loss and gradients, put together from the ranks' parts, agree within the rounding stated below.
+# Writes the layer, plans it with every policy and with budgets, and runs each plan with mpirun, or with fp8-run --ranks.
+# Every output of every rank must be that of the reference interpreter, bit for bit, and every rank's measured peak the
+# planned one. Then the same layer of gen.py on one rank: loss and gradients, put together from the ranks' parts, agree
+# within the rounding stated below.
 #
 # ===-----------------------------------------------------------------------=== #
 
@@ -20,6 +21,7 @@ import sys
 
 fp8_opt, fp8_run, gen, folder, kind, recipe, ranks, *rest = sys.argv[1:]
 ranks, gathers = int(ranks), rest[0] if rest else "fp8"
+launch = [fp8_run, f"--ranks={ranks}"] if "sockets" in rest else ["mpirun", "--oversubscribe", "-n", ranks, fp8_run]
 folder = pathlib.Path(folder)
 folder.mkdir(parents=True, exist_ok=True)
 # Layers of DeepSeek-V3, which have no form for one rank: a head and two experts belong to each.
@@ -81,7 +83,7 @@ def run(options, *more):
     global plans
     artifact, output = folder / "a.fp8", folder / "out.json"
     call(fp8_opt, program, f"--compile={options},gathers={gathers}", "--emit=artifact", "-o", artifact)
-    call("mpirun", "--oversubscribe", "-n", ranks, fp8_run, artifact, f"--check={reference}", f"--json={output}", *more)
+    call(*launch, artifact, f"--check={reference}", f"--json={output}", *more)
     result = json.loads(output.read_text())
     assert len(result["ranks"]) == ranks and result["max_rel_error"] == 0, result
     for entry in result["ranks"]:
@@ -103,7 +105,7 @@ if small:
 
 # One rank.
 call(fp8_run, generate(1), f"--dump-outputs={folder / 'one'}")
-call("mpirun", "--oversubscribe", "-n", ranks, fp8_run, program, f"--dump-outputs={folder / 'all'}")
+call(*launch, program, f"--dump-outputs={folder / 'all'}")
 one, every = values(folder / "one"), values(folder / "all")
 worst = 0
 for name, (whole, expected) in one.items():

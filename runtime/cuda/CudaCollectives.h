@@ -1,0 +1,58 @@
+//===- CudaCollectives.h - Collectives between GPUs -------------*- C++ -*-===//
+//
+// Part of the fp8-opt project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// NCCL carries tensors, on a stream of its own; the communicator carries what
+// ranks agree on, and knows whether they are there. Bytes that are joined go
+// straight from tensor to tensor where each piece is a stretch of memory, and
+// so do sums of two, whose order does not matter. Anything else travels in
+// parts through staging memory, where kernels pack it, and add it up in the
+// order of the ranks.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef FP8RT_CUDA_CUDACOLLECTIVES_H
+#define FP8RT_CUDA_CUDACOLLECTIVES_H
+
+#include "Backend.h"
+#include "Communicator.h"
+#include "CudaDevice.h"
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace fp8rt {
+
+class CudaCollectives {
+public:
+  /// Most bytes of a part in staging memory.
+  static constexpr uint64_t kPartBytes = 4 << 20;
+
+  virtual ~CudaCollectives() = default;
+
+  /// Connects the ranks along every axis of the grid; all of them call it. With
+  /// no `ranks` this process is the only one. `device` outlives it. Null with
+  /// `error` set on failure.
+  static std::unique_ptr<CudaCollectives> open(CudaDevice &device,
+                                               Communicator *ranks,
+                                               const Manifest &manifest,
+                                               std::string &error);
+
+  /// The task of `exchange`, which outlives it, among the ranks along `axis`.
+  virtual std::unique_ptr<CollectiveTask> prepare(const Exchange &exchange,
+                                                  const std::string &axis,
+                                                  std::string &error) = 0;
+
+  /// Bytes of staging memory, which are the device's and not the plan's.
+  virtual uint64_t stagingBytes() const = 0;
+};
+
+} // namespace fp8rt
+
+#endif // FP8RT_CUDA_CUDACOLLECTIVES_H
