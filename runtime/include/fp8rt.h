@@ -272,8 +272,9 @@ int fp8rt_elapsed(const fp8rt_event *start, const fp8rt_event *end,
 
 /// Meets the ranks that were started together with this process, by mpirun or
 /// with torchrun's environment (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT, of
-/// which the next port is used, or FP8RT_PORT); `*ranks` is null where there are
-/// none. On GPUs LOCAL_RANK (or mpirun's) is the number of this one's device.
+/// which the next port is used, or FP8RT_PORT); `*ranks` is null where there
+/// are none. On GPUs LOCAL_RANK (or mpirun's) is the number of this one's
+/// device.
 int fp8rt_open_ranks(uint64_t timeout_ms, fp8rt_ranks **ranks,
                      fp8rt_error **error);
 int fp8rt_rank(const fp8rt_ranks *ranks);

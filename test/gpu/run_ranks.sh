@@ -6,8 +6,8 @@
 # usage: run_ranks.sh BIN_DIR ARTIFACTS [OUT_DIR]
 #
 # BIN_DIR is what bundle.sh made, ARTIFACTS what rank_artifacts.sh made. Needs two GPUs, NCCL and Python. Each artifact
-# runs in planned memory with a check (every step watched, outputs compared with the interpreter's), in dynamic memory, as
-# a CUDA graph, on three streams, and with each rank asleep before its collectives in turn. One line a run: each rank's
+# runs in planned memory with a check (every step watched, outputs compared with the interpreter's) and as a CUDA graph, some
+# also in dynamic memory, on three streams, and with each rank asleep before its collectives in turn. One line a run: each rank's
 # measured peak against the plan's, the relative error, the time of a step, and whether outputs have the bits of the
 # program's first run, which they must have under every plan and in every mode; of a program without matmuls, the bits of
 # two ranks on CPUs. Then a start by torchrun, and faults. Exit code 1 where anything failed. Logs and JSON go to OUT_DIR.
@@ -61,34 +61,32 @@ sys.exit(not same)
 PY
 }
 
-printf '%-32s %-14s %3s %28s %9s %9s %s\n' artifact mode rc 'peak of each rank' 'rel.err' 'ms' outputs
-for artifact in "$artifacts"/*.fp8; do
-  name=$(basename "$artifact" .fp8)
-  program=${name%%@*}
-  first=$out/$program.first.json
+run() { # NAME MODE
+  local name=$1 mode=$2 program=${1%%@*} check=() options=()
+  local first=$out/$program.first.json json=$out/$name.$mode.json log=$out/$name.$mode.log
   [[ -f $artifacts/$program.cpu.json ]] && first=$artifacts/$program.cpu.json
-  modes=(check graph)
-  [[ $name == *@auto ]] && modes+=(dynamic-check streams streams-graph delay-0 delay-1)
-  for mode in "${modes[@]}"; do
-    options=()
-    check=()
-    [[ -f $artifacts/$program.ref ]] && check=("--check=$artifacts/$program.ref")
-    case $mode in
-    check) options=("${check[@]}") ;;
-    dynamic-check) options=("${check[@]}" --memory=dynamic) ;;
-    graph) options=(--graph --steps=3) ;;
-    streams) options=(--streams=3) ;;
-    streams-graph) options=(--streams=3 --graph --steps=3) ;;
-    delay-*) options=("--delay=${mode#delay-}:-1:20" --warmup=0) ;;
-    esac
-    json=$out/$name.$mode.json
-    timeout 120 "$bin/fp8-run" --ranks=2 "$artifact" --backend=cuda "${options[@]}" "--json=$json" \
-      >"$out/$name.$mode.log" 2>&1
-    code=$?
-    [[ $code -eq 0 ]] || failed=1
-    [[ -f $json && ! -f $first ]] && cp "$json" "$first"
-    line "$name" "$mode" "$code" "$json" "$first" || failed=1
-    [[ $code -eq 0 ]] || grep -h 'error:' "$out/$name.$mode.log" | cut -c1-300 | head -n 3
+  [[ -f $artifacts/$program.ref ]] && check=("--check=$artifacts/$program.ref")
+  case $mode in
+  check) options=("${check[@]}") ;;
+  dynamic-check) options=("${check[@]}" --memory=dynamic) ;;
+  graph) options=(--graph --steps=3) ;;
+  streams) options=(--streams=3) ;;
+  streams-graph) options=(--streams=3 --graph --steps=3) ;;
+  delay-*) options=("--delay=${mode#delay-}:-1:20" --warmup=0) ;;
+  esac
+  timeout 60 "$bin/fp8-run" --ranks=2 "$artifacts/$name.fp8" --backend=cuda "${options[@]}" "--json=$json" >"$log" 2>&1
+  local code=$?
+  [[ $code -eq 0 ]] || failed=1
+  [[ -f $json && ! -f $first ]] && cp "$json" "$first"
+  line "$name" "$mode" "$code" "$json" "$first" || failed=1
+  [[ $code -eq 0 ]] || grep -h 'error:\|NCCL WARN' "$log" | cut -c1-300 | head -n 4
+}
+
+printf '%-32s %-14s %3s %28s %9s %9s %s\n' artifact mode rc 'peak of each rank' 'rel.err' 'ms' outputs
+export NCCL_DEBUG=${NCCL_DEBUG:-WARN}
+for name in collectives@auto fsdp-rowwise@auto tp-block128@auto; do
+  for mode in check graph dynamic-check streams streams-graph delay-0 delay-1; do
+    run "$name" "$mode"
   done
 done
 
@@ -103,5 +101,10 @@ fi
 
 cp -r "$artifacts/faults" "$out/" && timeout 240 python3 "$(dirname "$0")/faults.py" --gpu "$bin/fp8-run" "$out/faults" 2>&1 || failed=1
 rm -rf "$out/faults"
+for artifact in "$artifacts"/*.fp8; do
+  name=$(basename "$artifact" .fp8)
+  [[ -f $out/$name.check.json ]] || run "$name" check
+  [[ $name == *@auto && ! -f $out/$name.graph.json ]] && run "$name" graph
+done
 echo "logs: $out; failed: $failed"
 exit "$failed"
