@@ -9,6 +9,7 @@
 """The command line of the package."""
 
 import importlib
+import importlib.metadata
 import os
 import sys
 from typing import List, Optional
@@ -35,11 +36,22 @@ def usage() -> str:
     return "\n".join(lines)
 
 
+def _version() -> str:
+    """The version of the installed package, or that it runs from its sources."""
+    try:
+        return importlib.metadata.version("fp8opt")
+    except importlib.metadata.PackageNotFoundError:
+        return "(not installed)"
+
+
 def main(arguments: Optional[List[str]] = None) -> int:
     """Runs one subcommand; gives the exit code: 0, or 1 with a line `error: ...` on standard error."""
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         print(usage())
+        return 0
+    if arguments[0] == "--version":
+        print(f"fp8opt {_version()}")
         return 0
     try:
         if arguments[0] not in COMMANDS:

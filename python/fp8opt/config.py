@@ -59,8 +59,9 @@ def read_table(path: pathlib.Path) -> Dict[str, Any]:
 def build(kind: Type[T], table: Any, where: str) -> T:
     """A dataclass from a table. Keys are the fields' names; a field without a default is required.
 
-    Fields are int, float, str, bool, a tuple of those, another dataclass, or Optional of one. Ints must be positive or
-    zero; a dataclass checks more in `__post_init__` by raising InputError.
+    Fields are int, float, str, bool, a tuple of those, another dataclass, or Optional of one; a value that is a field's
+    dataclass already is taken. Ints must be positive or zero; a dataclass checks more in `__post_init__` by raising
+    InputError.
     """
     if not isinstance(table, dict):
         raise InputError(f"{where}: expected a table, but got {table!r}")
@@ -81,6 +82,9 @@ def build(kind: Type[T], table: Any, where: str) -> T:
         raise InputError(f"{where}: {error}") from None
 
 
+_WORDS = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}
+
+
 def _value(hint: Any, value: Any, where: str) -> Any:
     """A value checked against the type of its field."""
     origin = typing.get_origin(hint)
@@ -92,11 +96,13 @@ def _value(hint: Any, value: Any, where: str) -> Any:
             raise InputError(f"{where}: expected a list, but got {value!r}")
         return tuple(_value(typing.get_args(hint)[0], entry, where) for entry in value)
     if dataclasses.is_dataclass(hint):
+        if isinstance(value, hint):
+            return value
         return build(hint, value, where)
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         value = float(value)
     if type(value) is not hint:
-        raise InputError(f"{where}: expected {hint.__name__}, but got {value!r}")
+        raise InputError(f"{where}: expected {_WORDS.get(hint, hint.__name__)}, but got {value!r}")
     if hint is int and value < 0:
         raise InputError(f"{where}: expected 0 or more, but got {value}")
     return value

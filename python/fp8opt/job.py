@@ -12,13 +12,13 @@ import dataclasses
 import json
 import pathlib
 import re
-from typing import List, NamedTuple, Optional, Tuple
+from typing import Any, List, Mapping, NamedTuple, Optional, Tuple
 
 from .command import InputError, parse_bytes, read_text
 from .config import build, read_table
 from .models import Model, load_model
 from .params import Precision
-from .pipeline import Schedule, Step, make_schedule, read_schedule, run
+from .pipeline import SCHEDULES, Schedule, Step, check_sizes, make_schedule, read_schedule, run
 
 __all__ = [
     "Batch",
@@ -33,8 +33,6 @@ __all__ = [
     "load_job",
     "parse_layout",
 ]
-
-SCHEDULES = ("1f1b", "interleaved", "zero-bubble", "zero-bubble-h2", "zero-bubble-v", "dualpipe", "dualpipev")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -173,8 +171,11 @@ class Job:
             raise InputError(f"expected 'frees' = 'late' with 'ahead' = {self.ahead}, but got '{self.frees}'")
         if self.allocator not in ("none", "expandable", "segments"):
             raise InputError(f"expected 'allocator' as none, expandable or segments, but got '{self.allocator}'")
-        if self.capacity < 1:
-            raise InputError(f"expected 'capacity' of at least 1.0 (balanced), but got {self.capacity}")
+        if not 1 <= self.capacity <= self.sizes.expert:
+            raise InputError(
+                f"expected 'capacity' between 1.0 (balanced) and 'expert' = {self.sizes.expert} (all tokens on one rank), but "
+                f"got {self.capacity}"
+            )
         if self.sizes.expert > 1 and not self.model.moe:
             raise InputError(
                 f"expected 'expert' = 1 for '{self.model.name}', which has no experts, but got {self.sizes.expert}"
@@ -192,6 +193,13 @@ class Job:
         tokens, parts = self.batch.sequence * self.batch.micro, self.sizes.tensor * self.sizes.context
         if tokens % parts:
             raise InputError(f"expected tensor x context = {parts} to divide {tokens} tokens")
+        for name in ("heads", "ffn"):
+            if getattr(self.model, name) % self.sizes.tensor:
+                raise InputError(
+                    f"expected 'tensor' to divide '{name}' = {getattr(self.model, name)}, but got {self.sizes.tensor}"
+                )
+        if self.steps is None:
+            check_sizes(self.schedule, self.sizes.pipeline, self.batch.microbatches, self.chunks)
         self.stages()
         if self.steps is not None:
             if len(self.steps) != self.sizes.pipeline:
@@ -255,21 +263,47 @@ class Part(NamedTuple):
 _LETTERS = {"E": "embedding", "t": "layer", "m": "mtp", "L": "loss"}
 
 
-def parse_layout(text: str, model: Model) -> List[List[Part]]:
-    """The stages of a layout in Megatron's notation, for example `Et*2|(tt|)*22t|(tt|)*7mL`."""
-    flat = "".join(text.replace(",", "").split())
-    expanded = flat
+# Letters of the longest layout: far more than any model has layers.
+_LONGEST = 100000
+
+
+def expand_layout(text: str) -> List[str]:
+    """The letters of each stage of a layout in Megatron's notation, for example `Et*2|(tt|)*22t|(tt|)*7mL`."""
+    room = _LONGEST
+
+    def repeated(match: re.Match) -> str:
+        # Long ones are refused before they are written out.
+        nonlocal room
+        count = match.group(2)
+        times = 1 if count is None else int(count) if len(count) < 10 else _LONGEST
+        room -= times * len(match.group(1))
+        if room < 0:
+            raise InputError(f"expected a layout of at most {_LONGEST} letters, but got '{_short(text)}'")
+        return match.group(1) * times
+
+    expanded = "".join(text.replace(",", "").split())
     for _ in range(8):  # groups may be nested
-        shorter = re.sub(r"\(([^()]*)\)(?:\*(\d+))?", lambda m: m.group(1) * _repeat(m.group(2)), expanded)
-        shorter = re.sub(r"([A-Za-z|])\*(\d+)", lambda m: m.group(1) * _repeat(m.group(2)), shorter)
+        room = _LONGEST - len(expanded)
+        shorter = re.sub(r"\(([^()]*)\)(?:\*(\d+))?", repeated, expanded)
+        shorter = re.sub(r"([A-Za-z|])\*(\d+)", repeated, shorter)
         if shorter == expanded:
             break
         expanded = shorter
     if not re.fullmatch(r"[EtmL|]*", expanded):
-        raise InputError(f"expected a layout of E, t, m, L, |, groups in parentheses and *N, but got '{text}'")
+        raise InputError(f"expected a layout of E, t, m, L, |, groups in parentheses and *N, but got '{_short(text)}'")
+    return expanded.rstrip("|").split("|") if expanded else []
+
+
+def _short(text: str) -> str:
+    """The start of a text that may be long."""
+    return text if len(text) <= 80 else text[:80] + "..."
+
+
+def parse_layout(text: str, model: Model) -> List[List[Part]]:
+    """The parts of each stage of a layout."""
     stages: List[List[Part]] = []
     layer, mtp = 0, model.layers
-    for letters in expanded.rstrip("|").split("|") if expanded else []:
+    for letters in expand_layout(text):
         stage = []
         for letter in letters:
             kind = _LETTERS[letter]
@@ -283,62 +317,38 @@ def parse_layout(text: str, model: Model) -> List[List[Part]]:
                 stage.append(Part(kind))
         stages.append(stage)
     if layer != model.layers:
-        raise InputError(f"expected {model.layers} layers (t) in layout '{text}', but got {layer}")
+        raise InputError(f"expected {model.layers} layers (t) in layout '{_short(text)}', but got {layer}")
     kinds = [part.kind for stage in stages for part in stage]
     for kind, letter in (("embedding", "E"), ("loss", "L")):
         if kinds.count(kind) != 1:
-            raise InputError(f"expected one {letter} in layout '{text}', but got {kinds.count(kind)}")
+            raise InputError(f"expected one {letter} in layout '{_short(text)}', but got {kinds.count(kind)}")
     return stages
 
 
-def _repeat(text: Optional[str]) -> int:
-    """A count in a layout; long ones are refused before they are written out."""
-    count = int(text) if text else 1
-    if count > 10000:
-        raise InputError(f"expected repeats of at most 10000 in a layout, but got {count}")
-    return count
-
-
-@dataclasses.dataclass(frozen=True)
-class _JobFile:
-    """The keys of a job file."""
-
-    model: str
-    sizes: Sizes
-    batch: Batch
-    precision: Precision = Precision()
-    recompute: Recompute = Recompute()
-    schedule: str = "1f1b"
-    layout: str = ""
-    frees: str = "prompt"
-    ahead: int = 0
-    allocator: str = "none"
-    capacity: float = 1.0
-    device: str = "80GiB"
-    overhead: str = "0"
-    buffers: Buffers = Buffers()
-    steps: str = ""
-
-
 def load_job(path: str) -> Job:
-    """The job that a file describes; `model` names one that comes with the package, or a file beside the job's, or is a
-    table with the model's own keys."""
+    """The job that a file describes. Its keys are the fields of Job; `model` names one that comes with the package, or a file
+    beside the job's, or is a table with the model's own keys; `steps` names a JSON file beside it; sizes in bytes may have a
+    unit (80GiB)."""
     file = pathlib.Path(path)
-    table = read_table(file)
-    own = table.get("model")
-    if isinstance(own, dict):
-        table = {**table, "model": "own"}
-    read = build(_JobFile, table, f"'{file.name}'")
-    values = {field.name: getattr(read, field.name) for field in dataclasses.fields(read)}
-    values["model"] = (
-        build(Model, own, f"'{file.name}': 'model'") if isinstance(own, dict) else load_model(read.model, file.parent)
-    )
+    return job_of_table(read_table(file), file.parent, f"'{file.name}'")
+
+
+def job_of_table(table: Mapping[str, Any], folder: pathlib.Path, where: str) -> Job:
+    """The same from what a file holds; `folder` is where the files lie that it names, and errors begin with `where`."""
+    values = dict(table)
     try:
-        values["device"], values["overhead"] = parse_bytes(read.device), parse_bytes(read.overhead)
-        values["steps"] = _read_steps(file.parent / read.steps) if read.steps else None
-        return Job(**values)
+        if isinstance(values.get("model"), str):
+            values["model"] = load_model(values["model"], folder)
+        for key in ("device", "overhead"):
+            if key in values:
+                values[key] = parse_bytes(values[key])
+        if "steps" in values:
+            if not isinstance(values["steps"], str):
+                raise InputError(f"expected 'steps' as the name of a JSON file, but got {values['steps']!r}")
+            values["steps"] = _read_steps(folder / values["steps"])
     except InputError as error:
-        raise InputError(f"'{file.name}': {error}") from None
+        raise InputError(f"{where}: {error}") from None
+    return build(Job, values, where)
 
 
 def _read_steps(path: pathlib.Path) -> Tuple[Tuple[Step, ...], ...]:

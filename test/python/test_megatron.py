@@ -88,6 +88,17 @@ def test_log_lines_of_ranks():
             "x --num-layers 4 --num-attention-heads 4 --hidden-size 64 --seq-length 8 --num-experts 4 --moe-layer-freq [1,0,1,0]",
             "dense layers first",
         ),
+        ("x --num-layers 4 --tensor-model-parallel-size 0", "--tensor-model-parallel-size of at least 1, but got 0"),
+        ("x --num-layers -4 --num-attention-heads 4", "--num-layers of at least 1, but got -4"),
+        (
+            "x --num-layers 4 --num-attention-heads 4 --hidden-size 64 --micro-batch-size 0",
+            "--micro-batch-size of at least 1",
+        ),
+        (
+            "x --num-layers 4 --num-attention-heads 4 --hidden-size 64 --seq-length 8 --use-precision-aware-optimizer "
+            "--exp-avg-dtype int4",
+            "a type such as fp32",
+        ),
         (
             "x --num-layers 4 --num-attention-heads 4 --tensor-model-parallel-size 3 --nproc-per-node 8",
             "multiple of tensor",
@@ -97,6 +108,36 @@ def test_log_lines_of_ranks():
 def test_arguments_that_do_not_do(text, message):
     with pytest.raises(InputError, match=message):
         job_of_arguments(read_arguments(text))
+
+
+@pytest.mark.parametrize(
+    "arguments, master",
+    [
+        ("", "f32"),
+        ("--use-precision-aware-optimizer", "remainder"),
+        ("--use-precision-aware-optimizer --fp8-format hybrid", "remainder"),
+        ("--use-precision-aware-optimizer --fp8-format e4m3 --fp8-recipe blockwise", "f32"),
+        (
+            "--use-precision-aware-optimizer --fp8-format e4m3 --fp8-recipe blockwise --main-params-dtype fp16",
+            "remainder",
+        ),
+    ],
+)
+def test_who_keeps_the_master_weights(arguments, master):
+    """Megatron-LM, optimizer/__init__.py: with main parameters in f32 and a recipe other than delayed, Megatron in f32."""
+    text = "x --bf16 --num-layers 4 --num-attention-heads 4 --hidden-size 64 --seq-length 8 "
+    assert job_of_arguments(read_arguments(text + arguments))[0]["precision"].get("master", "f32") == master
+
+
+def test_what_does_not_fit_together_is_not_written(tmp_path, capsys):
+    script = tmp_path / "x.sh"
+    script.write_text(
+        "x --num-layers 5 --num-attention-heads 4 --hidden-size 64 --seq-length 8 --pipeline-model-parallel-size 2"
+    )
+    for output in ([], ["-o", str(tmp_path / "job.toml")]):
+        with pytest.raises(InputError, match="5 layers as a multiple of 2 stages"):
+            main([str(script), *output])
+    assert not (tmp_path / "job.toml").exists() and capsys.readouterr().out == ""
 
 
 def test_what_is_assumed_is_said():

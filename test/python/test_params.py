@@ -252,7 +252,7 @@ def test_job_file_in_yaml(tmp_path):
     [
         ("tensor = 2=2", "is not TOML"),
         ("tensr = 2", "unknown key 'tensr'"),
-        ('tensor = "2"', "'tensor': expected int"),
+        ('tensor = "2"', "'tensor': expected a whole number"),
         ("tensor = -1", "expected 0 or more"),
         ("tensor = 0", "'tensor' of at least 1"),
         ("tensor = 3", "to divide 8192 tokens"),

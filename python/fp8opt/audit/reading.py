@@ -14,6 +14,7 @@ import io
 import lzma
 import pathlib
 import pickle
+import zlib
 from typing import Any
 
 from ..command import InputError
@@ -22,6 +23,7 @@ __all__ = ["load_plain_pickle"]
 
 # The most that a compressed file may expand to.
 LARGEST = 8 << 30
+PIECE = 16 << 20
 
 
 class _Plain(pickle.Unpickler):
@@ -66,14 +68,19 @@ def _bytes(path: pathlib.Path) -> bytes:
     opener = gzip.open if data[:2] == b"\x1f\x8b" else lzma.open if data[:6] == b"\xfd7zXZ\x00" else None
     if opener is None:
         return data
+    pieces, size = [], 0
     try:
         with opener(io.BytesIO(data)) as stream:
-            data = stream.read(LARGEST + 1)
-    except (OSError, EOFError, lzma.LZMAError, ValueError) as error:
+            while piece := stream.read(PIECE):  # read(n) would ask for n bytes at once
+                pieces.append(piece)
+                size += len(piece)
+                if size > LARGEST:
+                    raise InputError(f"'{path}' expands to more than {LARGEST >> 30} GiB")
+        return b"".join(pieces)
+    except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
         raise InputError(f"'{path}' is damaged: {error}") from None
-    if len(data) > LARGEST:
-        raise InputError(f"'{path}' expands to more than {LARGEST >> 30} GiB")
-    return data
+    except MemoryError:
+        raise InputError(f"'{path}' expands to more than the {size:,} B that there is memory for") from None
 
 
 def load_plain_pickle(path: pathlib.Path) -> Any:

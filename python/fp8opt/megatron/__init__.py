@@ -12,7 +12,7 @@ import shlex
 from typing import Any, Dict, List, Optional, Tuple
 
 from ..command import InputError
-from ..job import MODULES
+from ..job import MODULES, expand_layout
 
 __all__ = ["job_of_arguments", "read_arguments"]
 
@@ -76,16 +76,18 @@ class _Arguments:
         self.found = found
 
     def number(self, name: str, default: Optional[int] = None) -> int:
-        """An integer; without a default it must be there."""
+        """An integer; without a default, or with one above 0, it must be above 0 where it is given."""
         value = self.found.get(name)
         if value in (None, "None", "none", ""):
             if default is None:
                 raise InputError(f"expected an argument --{name}")
             return default
-        try:
-            return int(value)
-        except ValueError:
-            raise InputError(f"expected --{name} as a number, but got '{value}'") from None
+        least = 0 if default == 0 else 1
+        if not re.fullmatch(r"[+-]?\d{1,18}", value):
+            raise InputError(f"expected --{name} as a number, but got '{value[:80]}'")
+        if int(value) < least:
+            raise InputError(f"expected --{name} of at least {least}, but got {value}")
+        return int(value)
 
     def switch(self, name: str) -> bool:
         """Whether a switch is on; in a log it is True or False."""
@@ -173,7 +175,7 @@ def job_of_arguments(
         virtual = layers // pipeline // a.number("num-layers-per-virtual-pipeline-stage")
     if layout:
         job["layout"] = layout
-        virtual = virtual or max(1, round(_stages(layout) / pipeline))
+        virtual = virtual or max(1, round(len(expand_layout(layout)) / pipeline))
     if virtual > 1:
         sizes["virtual"] = virtual
         job["schedule"] = "interleaved"
@@ -211,28 +213,15 @@ def _precision(a: _Arguments, gpu: str) -> Dict[str, Any]:
         precision["recipe"] = {"blockwise": "block", "mxfp8": "mxfp8"}.get(recipe, "tensorwise")
         if a.switch("fp8-param-gather"):
             precision["parameters"] = "fp8"
-    types = {"fp32": "f32", "fp16": "f16", "bf16": "bf16", "fp8": "fp8"}
     if precision["parameters"] == "f32":
         precision["master"] = "none"
     if a.switch("use-precision-aware-optimizer"):
         precision["precision_aware"] = True
-        precision["gradients"] = types.get(
-            a.text("main-grads-dtype", "fp32")
-            .replace("torch.", "")
-            .replace("float32", "fp32")
-            .replace("bfloat16", "bf16"),
-            "f32",
-        )
-        precision["moments"] = types.get(
-            a.text("exp-avg-dtype", "fp32")
-            .replace("torch.", "")
-            .replace("float32", "fp32")
-            .replace("bfloat16", "bf16"),
-            "f32",
-        )
-        if precision["gradients"] == "f32" and precision["parameters"] == "bf16" and not a.switch("fp8-param-gather"):
-            precision["master"] = "f32"
-    elif precision["parameters"] in ("f16",) and not a.switch("accumulate-allreduce-grads-in-fp32"):
+        precision["gradients"] = _type(a.text("main-grads-dtype", "fp32"))
+        precision["moments"] = _type(a.text("exp-avg-dtype", "fp32"))
+        if precision["parameters"] == "bf16":
+            precision["master"] = "remainder" if _optimizer_has_master(a) else "f32"
+    elif precision["parameters"] == "f16" and not a.switch("accumulate-allreduce-grads-in-fp32"):
         precision["gradients"] = "f16"
     if a.switch("use-distributed-optimizer"):
         precision["optimizer"] = "distributed"
@@ -243,6 +232,27 @@ def _precision(a: _Arguments, gpu: str) -> Dict[str, Any]:
     if a.switch("optimizer-cpu-offload"):
         precision["offload"] = True
     return precision
+
+
+def _type(text: str) -> str:
+    """A type as Megatron's arguments or its log name it: fp32, torch.bfloat16."""
+    names = {"fp32": "f32", "float32": "f32", "fp16": "f16", "float16": "f16", "bf16": "bf16", "bfloat16": "bf16"}
+    name = text.replace("torch.", "")
+    if name not in {**names, "fp8": "fp8", "uint8": "fp8"}:
+        raise InputError(f"expected a type such as fp32 or bf16, but got '{text}'")
+    return names.get(name, "fp8")
+
+
+def _optimizer_has_master(a: _Arguments) -> bool:
+    """Whether TransformerEngine's optimizer keeps the master weights, of bf16 parameters as their low 16 bits (Megatron-LM,
+    optimizer/__init__.py, store_param_remainders); Megatron keeps them in f32 where FP8 has other recipes than delayed scaling.
+    f16 ones take as many bytes as the low 16 bits."""
+    if a.found.get("store-param-remainders") == "False":
+        return False
+    fp8 = bool(a.text("fp8-format") or a.text("fp8"))
+    return (
+        _type(a.text("main-params-dtype", "fp32")) != "f32" or not fp8 or a.text("fp8-recipe", "delayed") == "delayed"
+    )
 
 
 def _dense_layers(pattern: str, layers: int) -> int:
@@ -260,11 +270,3 @@ def _dense_layers(pattern: str, layers: int) -> int:
         if all(kind == "1" for kind in kinds[dense:]):
             return dense
     raise InputError(f"expected --moe-layer-freq with dense layers first, such as ([0]*3+[1]*58), but got '{pattern}'")
-
-
-def _stages(layout: str) -> int:
-    """How many stages a layout has."""
-    expanded = re.sub(
-        r"\(([^()]*)\)\*(\d+)", lambda m: m.group(1) * min(int(m.group(2)), 10000), layout.replace(" ", "")
-    )
-    return len(expanded.rstrip("|").split("|"))

@@ -13,7 +13,7 @@ import sys
 from typing import Any, Dict, List
 
 from ..command import InputError, Parser, read_text
-from ..job import load_job
+from ..job import job_of_table
 from . import job_of_arguments, read_arguments
 
 __all__ = ["main"]
@@ -40,6 +40,8 @@ def main(arguments: List[str]) -> int:
     text = sys.stdin.read() if options.file == "-" else read_text(options.file)
     job, notes = job_of_arguments(read_arguments(text), options.gpus, options.gpu)
     job["device"] = options.device
+    # What the arguments do not fit together in is said here, before anything is written.
+    job_of_table(job, pathlib.Path(), f"'{options.file}'")
     lines = "\n".join(_toml(job)) + "\n"
     if options.output:
         path = pathlib.Path(options.output)
@@ -47,7 +49,6 @@ def main(arguments: List[str]) -> int:
             path.write_text(lines, encoding="utf-8")
         except OSError as error:
             raise InputError(f"cannot write '{path}': {error.strerror}") from None
-        load_job(str(path))  # what was written is a job, or the error says what the arguments do not fit together in
         print(f"{path} written")
     else:
         print(lines, end="")

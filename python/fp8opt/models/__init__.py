@@ -67,10 +67,17 @@ class Model:
         for name in ("layers", "hidden", "ffn", "heads", "vocab"):
             if not getattr(self, name):
                 raise InputError(f"expected '{name}' of at least 1, but got 0")
+        for name in ("layers", "mtp_layers"):
+            if getattr(self, name) > 10000:
+                raise InputError(f"expected '{name}' of at most 10000, but got {getattr(self, name)}")
         if not self.kv_heads:
             object.__setattr__(self, "kv_heads", self.heads)
         if not self.head_dim:
             object.__setattr__(self, "head_dim", self.hidden // self.heads)
+        if not self.head_dim:
+            raise InputError(
+                f"expected 'hidden' of at least 'heads' = {self.heads}, or 'head_dim', but got {self.hidden}"
+            )
         if self.heads % self.kv_heads:
             raise InputError(f"expected 'heads' as a multiple of 'kv_heads', but got {self.heads} and {self.kv_heads}")
         if self.moe and self.moe.dense_layers > self.layers:

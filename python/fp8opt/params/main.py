@@ -9,6 +9,7 @@
 
 import dataclasses
 import json
+import math
 from typing import List
 
 from ..command import InputError, Parser
@@ -47,10 +48,10 @@ def main(arguments: List[str]) -> int:
     parser.add_argument("--config", help="job file: bytes per rank")
     parser.add_argument("--json", action="store_true", help="print JSON")
     options = parser.parse_args(arguments)
-    if options.data_ranks < 1 or options.count < 0:
-        raise InputError(
-            f"expected -d of at least 1 and --count of at least 0, but got {options.data_ranks} and {options.count:g}"
-        )
+    if options.data_ranks < 1:
+        raise InputError(f"expected -d of at least 1, but got {options.data_ranks}")
+    if not 0 <= options.count < math.inf:
+        raise InputError(f"expected --count of at least 0, but got {options.count:g}")
     if options.presets:
         print("\n".join(_presets()))
         return 0

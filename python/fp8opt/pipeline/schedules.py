@@ -14,7 +14,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from ..command import InputError
 
-__all__ = ["Schedule", "Step", "make_schedule", "read_schedule", "stage_of"]
+__all__ = ["SCHEDULES", "Schedule", "Step", "check_sizes", "make_schedule", "read_schedule", "stage_of"]
 
 
 class Step(NamedTuple):
@@ -68,22 +68,21 @@ class _Writer:
         return found is not None
 
 
-def make_schedule(name: str, ranks: int, microbatches: int, chunks: int = 1) -> Schedule:
-    """The steps of each rank. `chunks`: stages of a rank (virtual pipeline size; fixed by the schedule but for interleaved)."""
-    makers = {
-        "1f1b": _one_f_one_b,
-        "interleaved": _interleaved,
-        "zero-bubble": _zero_bubble_h1,
-        "zero-bubble-h2": _zero_bubble_h2,
-        "zero-bubble-v": _zero_bubble_v,
-        "dualpipe": _dualpipe,
-        "dualpipev": _dualpipev,
-    }
-    if name not in makers:
-        raise InputError(f"expected a schedule of {', '.join(makers)}, but got '{name}'")
+# Microbatches times chunks times ranks of the largest schedule: some seconds to write and to run.
+_LARGEST = 1 << 21
+
+
+def check_sizes(name: str, ranks: int, microbatches: int, chunks: int = 1) -> None:
+    """Refuses sizes for which there is no such schedule."""
+    if name not in _MAKERS:
+        raise InputError(f"expected a schedule of {', '.join(_MAKERS)}, but got '{name}'")
     for what, value in (("pipeline ranks", ranks), ("microbatches", microbatches), ("chunks", chunks)):
-        if not 1 <= value <= 1 << 20:
+        if value < 1:
             raise InputError(f"expected {what} of at least 1, but got {value}")
+    if ranks * microbatches * chunks > _LARGEST:
+        raise InputError(
+            f"expected at most {_LARGEST:,} microbatches x chunks x pipeline ranks, but got {microbatches} x {chunks} x {ranks}"
+        )
     if name == "interleaved" and microbatches % ranks:
         raise InputError(
             f"expected microbatches as a multiple of {ranks} pipeline ranks for interleaved, but got {microbatches}"
@@ -95,7 +94,12 @@ def make_schedule(name: str, ranks: int, microbatches: int, chunks: int = 1) -> 
         )
     if name == "dualpipev" and microbatches < 2 * ranks:
         raise InputError(f"expected at least {2 * ranks} microbatches for dualpipev, but got {microbatches}")
-    return [makers[name](ranks, rank, microbatches, chunks) for rank in range(ranks)]
+
+
+def make_schedule(name: str, ranks: int, microbatches: int, chunks: int = 1) -> Schedule:
+    """The steps of each rank. `chunks`: stages of a rank (virtual pipeline size; fixed by the schedule but for interleaved)."""
+    check_sizes(name, ranks, microbatches, chunks)
+    return [_MAKERS[name](ranks, rank, microbatches, chunks) for rank in range(ranks)]
 
 
 def _one_f_one_b(ranks: int, rank: int, microbatches: int, chunks: int) -> List[Step]:
@@ -244,6 +248,19 @@ def _dualpipe(ranks: int, rank: int, microbatches: int, chunks: int) -> List[Ste
 def _dualpipev(ranks: int, rank: int, microbatches: int, chunks: int) -> List[Step]:
     """DualPipeV: half of DualPipe; the second chunk of a rank is on the way back, as in ZB-V."""
     return _dual(ranks - rank - 1, rank, microbatches - 2 * ranks + rank + 1, rank == ranks - 1)
+
+
+_MAKERS = {
+    "1f1b": _one_f_one_b,
+    "interleaved": _interleaved,
+    "zero-bubble": _zero_bubble_h1,
+    "zero-bubble-h2": _zero_bubble_h2,
+    "zero-bubble-v": _zero_bubble_v,
+    "dualpipe": _dualpipe,
+    "dualpipev": _dualpipev,
+}
+
+SCHEDULES = tuple(_MAKERS)
 
 
 def read_schedule(table: Any) -> Schedule:
