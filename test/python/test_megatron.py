@@ -129,6 +129,20 @@ def test_who_keeps_the_master_weights(arguments, master):
     assert job_of_arguments(read_arguments(text + arguments))[0]["precision"].get("master", "f32") == master
 
 
+def test_what_is_beside_the_tensors(tmp_path, capsys):
+    text = "x --num-layers 4 --num-attention-heads 4 --hidden-size 64 --seq-length 8 --swiglu --vocab-size 512 --nproc-per-node 8"
+    text += " --global-batch-size 8 --num-experts 8 --expert-model-parallel-size 8 --expert-tensor-parallel-size 1 --moe-ffn-hidden-size 64"
+    text += " --moe-token-dispatcher-type flex --moe-enable-deepep --tp-comm-overlap"
+    text += " --recompute-granularity full --recompute-method block --recompute-num-layers 2"
+    script = tmp_path / "x.sh"
+    script.write_text("export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True\n" + text)
+    assert main([str(script), "-o", str(tmp_path / "job.toml")]) == 0
+    job = load_job(str(tmp_path / "job.toml"))
+    assert job.buffers.deepep and job.allocator == "expandable"
+    notes = capsys.readouterr().err.splitlines()
+    assert len(notes) == 2 and "each layer by itself" in notes[0] and "--tp-comm-overlap is not counted" in notes[1]
+
+
 def test_what_does_not_fit_together_is_not_written(tmp_path, capsys):
     script = tmp_path / "x.sh"
     script.write_text(

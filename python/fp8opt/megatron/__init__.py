@@ -22,6 +22,9 @@ _LOGGED = re.compile(r"^(?:\[[^\]]*\]:?\s*)?\s*([a-z][a-z0-9_]*) \.{2,} ?(.*)$")
 # Arguments that take several words.
 _LISTS = ("recompute-modules",)
 
+# Switches that change what a rank holds in ways that are not counted.
+_NOT_COUNTED = ("cpu-offloading", "fine-grained-activation-offloading", "moe-shared-expert-overlap", "tp-comm-overlap")
+
 
 def read_arguments(text: str) -> Dict[str, str]:
     """The arguments in a launch script (`--num-layers 61`, `--bf16`) or in a log (`num_layers .... 61`), by name with dashes.
@@ -192,6 +195,13 @@ def job_of_arguments(
             notes.append(
                 f"recomputation of {', '.join(n for n in given if n not in MODULES)} is not known here and left out"
             )
+    if recompute["granularity"] == "full" and (
+        a.text("recompute-method", "uniform") != "uniform" or a.number("recompute-num-layers", 1) > 1
+    ):
+        notes.append("full recomputation is counted as of each layer by itself (--recompute-method uniform, one layer)")
+    notes += [f"--{name} is not counted" for name in _NOT_COUNTED if a.switch(name)]
+    if a.switch("moe-enable-deepep") or a.text("moe-flex-dispatcher-backend") == "deepep":
+        job["buffers"] = {"deepep": True}
     job.update(
         model=model,
         sizes=sizes,

@@ -40,6 +40,8 @@ def main(arguments: List[str]) -> int:
     text = sys.stdin.read() if options.file == "-" else read_text(options.file)
     job, notes = job_of_arguments(read_arguments(text), options.gpus, options.gpu)
     job["device"] = options.device
+    if "expandable_segments:True" in text:
+        job["allocator"] = "expandable"
     # What the arguments do not fit together in is said here, before anything is written.
     job_of_table(job, pathlib.Path(), f"'{options.file}'")
     lines = "\n".join(_toml(job)) + "\n"
