@@ -18,7 +18,7 @@ import pytest
 
 from fp8opt import explain, load_graph
 from fp8opt.explanations import explain_graph
-from fp8opt.explanations.planning import PlanError, PlanStore, budgets_of, plan_graph
+from fp8opt.explanations.planning import PlanError, PlanStore, plan_graph
 from fp8opt.graphs.graph import ELEMENT_BYTES, GraphError, from_json, to_json
 from fp8opt.importer import import_graph
 
@@ -155,11 +155,8 @@ def test_plans_made_elsewhere(compiler, tmp_path, monkeypatch):
         plan_graph(graph, compiler="/none")
     with pytest.raises(PlanError, match="its program lies there now"):
         plan_graph(graph, budget="1KiB", compiler="/none")
-    # The fastest plan, and one a budget between the smallest peak and its own; the other budget cannot be met.
-    made = PlanStore(tmp_path).plan_all(compiler)
-    budgets = budgets_of(plan_graph(graph, compiler="/none").plan)
-    assert made == 1 + len(budgets) and len(list(tmp_path.glob("*.json"))) == made
-    assert plan_graph(graph, budget=str(budgets[0]), compiler="/none").plan["peak_bytes"] <= budgets[0]
+    # One of the two cannot be planned.
+    assert PlanStore(tmp_path).plan_all(compiler) == 1 == len(list(tmp_path.glob("*.json")))
     assert "error:" in next(tmp_path.glob("*.txt")).read_text()
     assert plan_graph(graph, compiler="/none").plan["saved_bytes"] == SAVED["mlp"]
     # What is planned here is kept there.

@@ -13,10 +13,10 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-__all__ = ["Backend", "Coordinator", "Partitioner", "checkpoint_context", "partitioned"]
+__all__ = ["Backend", "Partitioner", "PlanPartitioner", "checkpoint_context", "compile_blocks", "partitioned"]
 
-_MODULES = {"Backend": ".backend", "Coordinator": ".coordinator", "Partitioner": ".partition", "partitioned": ".partition",
-            "checkpoint_context": ".policy"}
+_MODULES = {"Backend": ".backend", "Partitioner": ".partition", "PlanPartitioner": ".partition", "partitioned": ".partition",
+            "checkpoint_context": ".policy", "compile_blocks": ".blocks"}
 
 
 def __getattr__(name: str) -> Any:

@@ -25,7 +25,7 @@ from ..graphs.trace import default_decompositions, from_function
 from ..importer import Place, Program, import_function
 from ..importer.program import ARITHMETIC
 from ..importer.views import physical_order
-from .partition import Budget, Partitioner
+from .partition import Budget, PlanPartitioner
 
 __all__ = ["Backend", "fp8opt"]
 
@@ -81,7 +81,7 @@ class Backend:
     `stretches` lists what was compiled, `left` the operations that PyTorch runs, with their numbers."""
 
     def __init__(self, budget: Budget = None, target: str = "h200", compiler: Optional[str] = None):
-        self.partitioner = Partitioner(budget, target, compiler)
+        self.partitioner = PlanPartitioner(budget, target, compiler)
         self.target = target
         self.stretches: List[Stretch] = []
         self.left: Dict[str, int] = {}

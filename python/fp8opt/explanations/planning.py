@@ -22,7 +22,7 @@ from ..graphs.graph import Graph, Location
 from ..importer import Program, import_graph
 from ..libfp8opt import compile_text
 
-__all__ = ["GraphPlan", "PlanError", "PlanStore", "budgets_of", "plan_graph"]
+__all__ = ["GraphPlan", "PlanError", "PlanStore", "plan_graph"]
 
 
 class PlanError(RuntimeError):
@@ -123,17 +123,6 @@ def _run_compiler(program: str, options: str, compiler: Optional[str], timeout: 
     return done.stdout
 
 
-# So many budgets, evenly from the smallest peak to the fastest plan's, are looked at where a budget is to be found.
-GRID = 16
-
-
-def budgets_of(plan: Dict[str, Any]) -> List[int]:
-    """Budgets from the smallest feasible peak up to the peak of the fastest plan, which is `plan`; a fixed grid, so that
-    they can be planned beforehand."""
-    low, high = plan["min_feasible_peak_bytes"], max(plan["peak_bytes"], plan["min_feasible_peak_bytes"])
-    return sorted({low + (high - low) * index // (GRID - 1) for index in range(GRID)})
-
-
 class PlanStore:
     """A folder of plans, which the environment variable FP8OPT_PLANS names: what was planned once is found there, also on a
     machine without the compiler. A program that has no plan and cannot be planned here is left in the folder, for
@@ -159,19 +148,14 @@ class PlanStore:
         return text
 
     def plan_all(self, compiler: Optional[str] = None, timeout: float = 600.0) -> int:
-        """Plans every program that was left in the folder, and those without a budget also at each of `budgets_of`, which is
-        what a coordinator asks for; gives how many plans were made. What cannot be planned gets its diagnostics as
-        NAME.txt."""
+        """Plans every program that was left in the folder; gives how many plans were made. What cannot be planned gets its
+        diagnostics as NAME.txt."""
         made = 0
         for source in sorted(self.folder.glob("*.mlir")):
             head, program = source.read_text(encoding="utf-8").split("\n", 1)
-            options = head.removeprefix("// ")
             try:
-                plan = json.loads(self.get(program, options, compiler, timeout))
+                self.get(program, head.removeprefix("// "), compiler, timeout)
                 made += 1
-                for budget in budgets_of(plan) if "budget=" not in options else ():
-                    self.get(program, f"{options},budget={budget}", compiler, timeout)
-                    made += 1
             except PlanError as error:
                 source.with_suffix(".txt").write_text(f"{error}\n", encoding="utf-8")
                 continue

@@ -1,0 +1,82 @@
+# ===- blocks.py - blocks that are compiled apart, under one budget ---*- Python -*-=== #
+#
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# Captures one of equal blocks, has Inductor schedule the ways to split it, divides the budget of the step over all blocks
+# and gives each to torch.compile with its way. Needs torch.
+#
+#===----------------------------------------------------------------------===//
+"""torch.compile of equal blocks by one plan of their step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Dict, List, Optional, Sequence, Tuple, Union
+
+import torch
+
+from ..command import parse_bytes
+from ..graphs.trace import capture_joint
+from .division import BlockCost, divide
+from .inductor import FUSION_LIMIT
+from .partition import Partitioner
+from .variants import Variant, pareto, planner, variants_of
+
+__all__ = ["CompiledBlocks", "compile_blocks"]
+
+
+@dataclass
+class CompiledBlocks:
+    """How each of a row of equal blocks is computed: `chosen[k]` is block k's variant. `expected_peak_bytes` is the peak of
+    the step through all of them, over what was there before it; `expected_seconds` is an estimate. `variants` are all that
+    were looked at."""
+
+    chosen: List[Variant]
+    expected_peak_bytes: int
+    expected_seconds: float
+    variants: List[Variant]
+    partitioners: List[Partitioner]
+
+
+def compile_blocks(blocks: Sequence[torch.nn.Module], *inputs: Any, kwargs: Optional[Dict[str, Any]] = None,
+                   budget: Union[None, str, int] = None, outside: Union[str, int] = 0, target: str = "h200",
+                   compiler: Optional[str] = None, variants: Optional[List[Variant]] = None) -> CompiledBlocks:
+    """Gives each of equal blocks that run one after the other to torch.compile, so that the peak of the step through them is
+    within `budget`:
+
+        fp8opt.apply.compile_blocks(model.layers, x, cos, sin, budget="60GiB", outside="4GiB")
+        model(batch).backward()                     # the first call compiles
+
+    `inputs` are tensors as a block gets them; nothing is computed here. The peak is over what was there before the step
+    (parameters, the first block's inputs); gradients of parameters are in it, and `outside` is what else lies there when
+    blocks run: logits, embeddings, the loss. Without a budget, the fastest way is taken for all. At most three ways are used,
+    since each is compiled once. `variants` are those of an earlier call for the same block.
+
+    Raises `InputError` with the smallest peak where no way fits in the budget."""
+    if variants is None:
+        variants = _variants(blocks[0], inputs, kwargs, target, compiler)
+    best = pareto(variants)
+    costs = [BlockCost(way.kept, way.kept_inputs, way.forward.peak_bytes, way.backward.peak_bytes, way.gradients, way.results,
+                       way.seconds) for way in best]
+    limit = None if budget is None else parse_bytes(budget) - parse_bytes(outside)
+    division = divide(costs, len(blocks), limit)
+    partitioners = {index: Partitioner(choice=best[index].choice, target=target, compiler=compiler)
+                    for index in sorted(set(division.chosen))}
+    for block, index in zip(blocks, division.chosen):
+        block.compile(options={"custom_partitioner_fn": partitioners[index], "_pre_fusion_custom_pass": FUSION_LIMIT})
+    return CompiledBlocks([best[index] for index in division.chosen], division.peak_bytes + parse_bytes(outside),
+                          division.seconds, variants, list(partitioners.values()))
+
+
+def _variants(block: torch.nn.Module, inputs: Tuple[Any, ...], kwargs: Optional[Dict[str, Any]], target: str,
+              compiler: Optional[str]) -> List[Variant]:
+    """The ways to split a block's joint graph, as torch.compile hands it to a partitioner."""
+    from torch._inductor.compile_fx import _recursive_joint_graph_passes
+
+    graph, joint, forward_outputs = capture_joint(block, *inputs, kwargs=kwargs)
+    primals = [node for node in joint.graph.nodes if node.op == "placeholder" and "tangents" not in node.name]
+    parameters = {item.name for item in graph.inputs if item.kind in ("parameter", "buffer")}
+    static = [index for index, node in enumerate(primals) if node.name in parameters]
+    _recursive_joint_graph_passes(joint)
+    return variants_of(joint, None, {"num_fwd_outputs": forward_outputs, "static_lifetime_input_indices": static}, target,
+                       planner(forward_outputs, static, target, compiler))
