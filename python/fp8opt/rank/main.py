@@ -135,25 +135,26 @@ def _compare_lines(job: Job) -> List[str]:
     rows = [
         ["recompute", "kept by one layer MiB"]
         + [f"rank {rank} MiB" for rank in range(job.sizes.pipeline)]
-        + ["recomputed %"]
+        + ["recomputed %", "step %"]
     ]
     for policy in policies:
         changed = dataclasses.replace(job, recompute=policy)
         costs = [stage_cost(changed, stage) for stage in range(len(changed.stages()))]
-        again = sum(c.again_us for c in costs) / sum(c.forward_us for c in costs)
+        forward, backward, again = (sum(getattr(c, f"{p}_us") for c in costs) for p in ("forward", "backward", "again"))
         layer = _saved_of_layer(changed, job.model.layers - 1)
         name = policy.granularity + (": " + " ".join(policy.modules) if policy.modules else "")
         rows.append(
             [name, mib(layer)]
             + [mib(rank_memory(changed, rank).bytes) for rank in range(job.sizes.pipeline)]
-            + [f"{100 * again:.0f}"]
+            + [f"{100 * again / forward:.0f}", f"{100 * (forward + backward + again) / (forward + backward):.0f}"]
         )
     return (
         [_title(job), ""]
         + align(rows)
         + [
             "",
-            "recomputed: time of what runs again, of the time of forward, by the rates of one H200, without communication",
+            "recomputed: time of what runs again, of the time of forward; step: time of all, of that without recomputation;",
+            "by the rates of one H200, without communication",
         ]
     )
 

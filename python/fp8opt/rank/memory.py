@@ -10,7 +10,7 @@
 
 import dataclasses
 from collections import deque
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Deque, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from ..job import Job
@@ -24,7 +24,8 @@ from .stages import stage_parts
 __all__ = ["Moment", "PassCost", "RankMemory", "StageCost", "joint_peak", "rank_memory", "stage_cost"]
 
 
-class PassCost(NamedTuple):
+@dataclasses.dataclass(frozen=True, eq=False)
+class PassCost:
     """Forward or backward of a chunk: live bytes at each operation, kept ones of this chunk included, and the operations; the
     number of the first operation at which the CPU waits for the GPU (that of all operations: none); and bytes that late frees
     leave behind at the end."""
@@ -36,19 +37,30 @@ class PassCost(NamedTuple):
 
     def peak(self, carried: int = 0) -> Tuple[int, str]:
         """The most that is live, and the operation there, where earlier steps left `carried` bytes for the next wait to free."""
-        seen = [(size + carried * (i < self.first_wait), op) for i, (size, op) in enumerate(zip(self.live, self.ops))]
-        return max(seen, key=lambda entry: entry[0], default=(carried, ""))
+        if not self.ops:
+            return carried, ""
+        (before, first), (after, second) = self._peaks
+        return (before + carried, first) if self.first_wait and before + carried >= after else (after, second)
+
+    @cached_property
+    def _peaks(self) -> Tuple[Tuple[int, str], Tuple[int, str]]:
+        """The same before the first wait, and from it on."""
+        entries = list(zip(self.live, self.ops))
+        halves = entries[: self.first_wait], entries[self.first_wait :]
+        first, second = (max(half, key=lambda entry: entry[0], default=(0, "")) for half in halves)
+        return first, second
 
 
 class StageCost(NamedTuple):
     """What a chunk costs: bytes kept from forward to backward for one microbatch; bytes of the operands that wait for weight
-    gradients; its two passes; estimated microseconds of forward and of what backward computes again."""
+    gradients; its two passes; estimated microseconds of forward, of backward and of what backward computes again."""
 
     saved: int
     deferred: int
     forward: PassCost
     backward: PassCost
     forward_us: float
+    backward_us: float
     again_us: float
 
 
@@ -104,6 +116,7 @@ def stage_cost(job: Job, stage: int) -> StageCost:
         forward=_pass(walks, backward=False),
         backward=_pass(walks, backward=True),
         forward_us=sum(part.forward_us for part in parts),
+        backward_us=sum(part.backward_us for part in parts),
         again_us=sum(part.again_us for part in parts),
     )
 

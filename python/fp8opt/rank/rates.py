@@ -11,11 +11,14 @@
 
 from .graph import Graph, Op
 
-__all__ = ["COPY_BYTES_PER_SECOND", "FLOPS", "op_us"]
+__all__ = ["BACKWARD", "COPY_BYTES_PER_SECOND", "FLOPS", "op_us"]
 
 # Floating-point operations a second of a matmul by recipe, and bytes a second read and written of everything else.
 FLOPS = {"tensorwise": 1341e12, "block": 1073e12, "mxfp8": 1073e12, "bf16": 785e12}
 COPY_BYTES_PER_SECOND = 3.512e12
+
+# How many times as long backward takes: two matmuls for each of forward, in attention five for two (arXiv 2205.14135).
+BACKWARD = {"core_attn": 2.5}
 
 
 def op_us(graph: Graph, op: Op, kind: str) -> float:

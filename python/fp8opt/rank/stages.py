@@ -13,18 +13,19 @@ from typing import List, NamedTuple
 from ..job import Job
 from .graph import Policy, Walk, walk
 from .layers import embedding_graph, layer_graph, loss_graph
-from .rates import op_us
+from .rates import BACKWARD, op_us
 
 __all__ = ["PartCost", "policy_of", "stage_parts"]
 
 
 class PartCost(NamedTuple):
-    """A part of a stage: its walk, bytes of the operands that wait for weight gradients, and estimated microseconds of forward and
-    of what backward computes again."""
+    """A part of a stage: its walk, bytes of the operands that wait for weight gradients, and estimated microseconds of forward, of
+    backward and of what backward computes again."""
 
     walked: Walk
     deferred: int
     forward_us: float
+    backward_us: float
     again_us: float
 
 
@@ -49,7 +50,8 @@ def _part(job: Job, kind: str, layer: int) -> PartCost:
     times = {op.name: op_us(graph, op, job.precision.recipe if fp8 else "bf16") for op in graph.forward}
     again = sum(times[point.op] for point in result.points if point.again)
     deferred = sum(graph.bytes[name] for name in dict.fromkeys(graph.weight_operands))
-    return PartCost(result, deferred, sum(times.values()), again)
+    backward = sum(BACKWARD.get(name, 2.0) * time for name, time in times.items())
+    return PartCost(result, deferred, sum(times.values()), backward, again)
 
 
 def _same(job: Job, layer: int) -> int:
