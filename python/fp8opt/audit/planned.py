@@ -79,7 +79,9 @@ def plan_of_job(job: Job, rank: int = 0) -> Plan:
     together: Dict[Tuple[int, str], int] = {}
     layers = 0
     every = job.stages()
+    late: Dict[Tuple[int, str], int] = {}
     for stage, number in counts.items():
+        left: Dict[Tuple[int, str], int] = {}
         for part in every[stage]:
             if part.kind in ("layer", "mtp"):
                 graph, policy = layer_graph(job, part.layer), policy_of(job)
@@ -98,6 +100,9 @@ def plan_of_job(job: Job, rank: int = 0) -> Plan:
             for life in steps.lives:
                 if not life.bytes:
                     continue
+                if life.held:
+                    where = life.bytes, FORWARD if life.dies < border else BACKWARD
+                    left[where] = left.get(where, 0) + 1
                 lives = SAVED if life.saved else FORWARD if life.born < border else BACKWARD
                 prefix = "" if part.kind in ("layer", "mtp") else f"{part.kind}."
                 key = (prefix + life.name, lives)
@@ -111,6 +116,11 @@ def plan_of_job(job: Job, rank: int = 0) -> Plan:
                         life.born + (1000000 if part.kind == "loss" else 0),
                         number,
                     )
+        for where, count in left.items():
+            late[where] = max(late.get(where, 0), count * (1 + job.ahead))
+    # Late frees leave those of a chunk behind, and those of the steps that the GPU has not come to.
+    for where, count in late.items():
+        together[where] = together.get(where, 0) + count
     return Plan(list(roles.values()), weights, layers, f"the configuration of {job.model.name}", together)
 
 

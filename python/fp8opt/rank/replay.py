@@ -19,7 +19,7 @@ from .allocator import Allocator
 from .graph import Walk
 from .stages import stage_parts
 
-__all__ = ["Reserved", "replay"]
+__all__ = ["Replay", "Reserved", "replay"]
 
 # Microbatches for each pipeline rank: what is reserved does not grow any more after some rounds of the schedule.
 _ROUNDS = 8
@@ -59,10 +59,10 @@ def replay(job: Job, rank: int) -> Reserved:
     enough = min(job.batch.microbatches, _ROUNDS * job.sizes.pipeline)
     if job.steps is None and enough < job.batch.microbatches:
         job = dataclasses.replace(job, batch=dataclasses.replace(job.batch, microbatches=enough))
-    return _Replay(job, rank).run()
+    return Replay(job, rank).run()
 
 
-class _Replay:
+class Replay:
     """The state of a step."""
 
     def __init__(self, job: Job, rank: int):
@@ -109,10 +109,14 @@ class _Replay:
                     self._free(addresses)
                     addresses.clear()
             for number in events.born[index]:
-                places[number] = self.allocator.allocate(walked.lives[number].bytes)
+                places[number] = self.make(walked, index, number)
             self.peak = max(self.peak, self.allocator.allocated)
             self._free(places.pop(number) for number in events.dies[index])
         self.held[-1] += [places.pop(number) for number in list(places) if self._leaves(walked, number, points)]
+
+    def make(self, walked: Walk, index: int, number: int) -> int:
+        """Allocates a tensor of a walk at one of its points and gives its address."""
+        return self.allocator.allocate(walked.lives[number].bytes)
 
     @staticmethod
     def _leaves(walked: Walk, number: int, points: range) -> bool:
