@@ -20,6 +20,8 @@ __all__ = ["deepep_bytes", "nccl_bytes", "nccl_groups"]
 _CHANNELS, _NODE, _TOP_K, _SCALES = 10, 8, 128, 128
 # Bytes of a token's source, and of the word that goes with it between nodes.
 _META, _INT4 = 8, 16
+# Memory for other nodes is taken from the device in pieces of this size (NVSHMEM_CUMEM_GRANULARITY, as DeepEP sets it).
+_PIECE = 2**29
 # A receiving connection of NCCL: 4 MiB (Simple), 8 lines x 512 threads x 8 steps x 16 B (LL), 120 x 640 x 8 x 8 B (LL128).
 _CONNECTION = 2**22 + 8 * 512 * 8 * 16 + 120 * 640 * 8 * 8
 
@@ -38,7 +40,7 @@ def deepep_bytes(job: Job) -> int:
     rdma = 0
     if ranks > _NODE:
         rdma = 2 * _CHANNELS * nodes * ((2 * _NODE + 2) * 4 + remote * (hidden + _META + extra + _INT4)) + 2**20
-    return sum(math.ceil(size / 128) * 128 for size in (nvlink, rdma))
+    return math.ceil(nvlink / 128) * 128 + math.ceil(rdma / _PIECE) * _PIECE
 
 
 def nccl_groups(job: Job) -> List[str]:
