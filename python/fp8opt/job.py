@@ -163,6 +163,10 @@ class Job:
             raise InputError(
                 f"expected 'schedule' = 'interleaved' with 'virtual' = {self.sizes.virtual}, but got '{self.schedule}'"
             )
+        if self.schedule == "interleaved" and self.sizes.virtual == 1 and self.steps is None:
+            raise InputError(
+                "expected 'virtual' of at least 2 with 'schedule' = 'interleaved', but got 1, which is the schedule 1f1b"
+            )
         if self.frees not in ("prompt", "late"):
             raise InputError(f"expected 'frees' as prompt or late, but got '{self.frees}'")
         if self.ahead < 0:

@@ -79,6 +79,7 @@ FITS = dict(model="llama3-8b", layout="", capacity=1.0, device='"80GiB"', tensor
         (dict(layout="Et*99999999|L"), "at most 100000 letters"),
         (dict(layout="(((t*9999)*9999)*9999)"), "at most 100000 letters"),
         (dict(layout="E" + "(" * 1000), "a layout of E, t, m, L"),
+        (dict(layout='"\nschedule = "interleaved'), "'virtual' of at least 2"),
         (dict(model="nothing"), "a model of deepseek-v3"),
         (dict(model="../x.toml"), "cannot read"),
     ],

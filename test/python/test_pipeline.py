@@ -129,6 +129,10 @@ def test_users_schedule():
     [
         ({}, "a list of ranks"),
         ([["G0"]], "a step such as F0.3"),
+        ([["G" * 1000]], "a step such as F0.3"),
+        ([[]], "rank 0: expected steps"),
+        ([["F0", "B0"], []], "rank 1: expected steps"),
+        ([["&F0", "B0"]], "expected a step before '&F0'"),
         ([["F0", "F0"]], "this is a second"),
         ([["B0"]], "expected F0.0 before it"),
         ([["F0", "B0", "W0"]], "and no B"),

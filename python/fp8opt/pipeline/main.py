@@ -56,7 +56,7 @@ def main(arguments: List[str]) -> int:
     except (TypeError, ValueError):
         raise InputError(f"expected --times as three numbers such as 1,1,1, but got '{options.times}'") from None
     if not all(0 < value < 1e12 for value in (durations.forward, durations.inputs, durations.weights)):
-        raise InputError(f"expected --times above 0, but got '{options.times}'")
+        raise InputError(f"expected --times between 0 and 10^12, but got '{options.times}'")
     if options.steps:
         try:
             schedule = read_schedule(json.loads(read_text(pathlib.Path(options.steps))))
@@ -65,8 +65,8 @@ def main(arguments: List[str]) -> int:
         if options.schedule == "1f1b":
             options.schedule = "interleaved"  # chunk c of rank r is stage c * ranks + r
     else:
-        if options.schedule == "1f1b" and options.vp > 1:
-            raise InputError(f"expected --schedule=interleaved with --vp={options.vp}, but got 1f1b")
+        if options.schedule != "interleaved" and options.vp > 1:
+            raise InputError(f"expected --schedule=interleaved with --vp={options.vp}, but got {options.schedule}")
         schedule = make_schedule(options.schedule, options.pp, options.microbatches, options.vp)
     timed = run(schedule, durations, options.schedule)
     table = _table(schedule, timed, saved, deferred)

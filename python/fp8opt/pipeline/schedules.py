@@ -270,11 +270,16 @@ def read_schedule(table: Any) -> Schedule:
         raise InputError('expected a list of ranks, each a list of steps such as "F0.3"')
     schedule = []
     for rank, steps in enumerate(table):
+        if not steps:
+            raise InputError(f"rank {rank}: expected steps such as F0.3, but got none")
         row = []
         for text in steps:
             match = re.fullmatch(r"(&?)([FBDW])(?:(\d{1,6})\.)?(\d{1,7})", text) if isinstance(text, str) else None
             if not match:
-                raise InputError(f"rank {rank}: expected a step such as F0.3, B0.3, D0.3 or W0.3, but got {text!r}")
+                shown = text if not isinstance(text, str) else text[:40]
+                raise InputError(f"rank {rank}: expected a step such as F0.3, B0.3, D0.3 or W0.3, but got {shown!r}")
+            if match.group(1) and not row:
+                raise InputError(f"rank {rank}: expected a step before '{text}', which runs beside it, but got none")
             row.append(Step(match.group(2), int(match.group(3) or 0), int(match.group(4)), bool(match.group(1))))
         schedule.append(row)
     return schedule
