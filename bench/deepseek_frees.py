@@ -8,7 +8,8 @@
 # * its peak if the same kernels freed what they make at the end of the block, if gathered tensors alone were held that long
 #   (TransformerEngine before its pull request 2125), if a linear held its operands until its backward ends (TransformerEngine
 #   since), and as planned;
-# * the gathered tensors that are then held too long, one by one.
+# * the gathered tensors that are then held too long, one by one;
+# * both for experts that have room for more tokens than the balanced number.
 #
 # docs/ranks.md shows the output; needs fp8-opt and no GPU.
 #
@@ -22,6 +23,7 @@ import pathlib
 import re
 import subprocess
 import sys
+from dataclasses import replace
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "python"), str(ROOT / "examples")]
@@ -68,9 +70,9 @@ def keep(joint, pattern):
     return "\n".join(lines)
 
 
-def plan(kind, recipe="block128", kept="", lossy="", **options):
+def plan(kind, recipe="block128", kept="", lossy="", capacity=1.0, **options):
     """A plan of the layer, for an H200; of what is named in `kept`, where that is given."""
-    text = str(deepseek_layer(kind, FULL, RANKS, recipe))
+    text = str(deepseek_layer(kind, replace(FULL, capacity=capacity), RANKS, recipe))
     if kept:
         joint = fp8_opt(text, f"--compile=target=h200{f',lossy={lossy}' if lossy else ''}", "--compile-to=joint",
                         "--mlir-print-op-generic", "--mlir-print-debuginfo")
@@ -181,6 +183,11 @@ def main():
         if kind == "moe":
             print()
         report(kind)
+    print("\nexperts with room for more than the balanced number of tokens, DeepSeek's policy, MiB")
+    print(f"  {'capacity':<12}{'kept':>9}{'peak':>9}")
+    for capacity in (1.0, 1.5, 2.0):
+        made = plan("moe", kept=POLICY, lossy=LOSSY["moe"], capacity=capacity)
+        print(f"  {capacity:<12}{(made['saved_bytes'] + INPUT) / MIB:9,.0f}{made['peak_bytes'] / MIB:9,.0f}")
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ every op is one that runs, of the same linears, gathers and exchanges."""
 import argparse
 import os
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import List, Tuple
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "python"))
@@ -31,8 +31,9 @@ EPS = 2.0**-20
 
 @dataclass(frozen=True)
 class Sizes:
-    """Of a layer. `experts` are those of one rank; `top_k` is how many experts a token goes to, if all experts get as many
-    tokens as each other. `opaque`: attention and routing are known by sizes and cost only."""
+    """Of a layer. `experts` are those of one rank; a token goes to `top_k` experts, and each has room for `capacity` times as
+    many tokens as it gets if all get as many as each other. `opaque`: attention and routing are known by sizes and cost
+    only."""
 
     tokens: int
     hidden: int
@@ -48,6 +49,7 @@ class Sizes:
     experts: int
     top_k: int
     opaque: bool
+    capacity: float = 1.0
 
 
 # config.json of deepseek-ai/DeepSeek-V3; 256 experts over 32 ranks.
@@ -190,12 +192,17 @@ class Layer:
             results.append(self.plain(act, fc2, f"{prefix}fc2"))
         return combine(results, back)
 
+    def expert_rows(self) -> int:
+        """The tokens that an expert has room for: whole blocks of 128, which 1x128 scales along the tokens need."""
+        s = self.sizes
+        return -(-int(s.capacity * self.rows * s.top_k) // s.experts // 128) * 128
+
     def opaque_dispatch(self, x: Value):
         """Scores, the exchange of tokens between ranks, and their order by expert. What is received is whole beside its
-        copy in order; only the order, a number a token, is needed later. All experts get as many tokens as each other."""
+        copy in order; only the order, a number a token, is needed later. All is planned at the experts' capacity."""
         s, f, rows = self.sizes, self.f, self.rows
-        received = rows * s.top_k
-        part = received // s.experts
+        part = self.expert_rows()
+        received = part * s.experts
         share, order = f.opaque("router", [x, self.router], [tensor("f32", rows, s.top_k), tensor("i32", rows, s.top_k)],
                                 flops=2 * rows * s.hidden * 256, scratch_bytes=2 * 4 * rows * 256,
                                 adjoint={"name": "router_backward", "operands": [0, 1], "results": [0, 1],
@@ -210,7 +217,7 @@ class Layer:
 
     def opaque_combine(self, results: List[Value], order: Value) -> Value:
         s = self.sizes
-        scratch = 2 * self.rows * s.top_k * s.hidden
+        scratch = 2 * self.expert_rows() * s.experts * s.hidden
         (y,) = self.f.opaque("combine", [*results, order], [tensor("bf16", self.rows, s.hidden)], scratch_bytes=scratch,
                              adjoint={"name": "combine_backward", "operands": [s.experts], "results": [],
                                       "scratch_bytes": scratch}, name="combined")
@@ -257,6 +264,8 @@ def main() -> int:
     parser.add_argument("--kind", choices=("dense", "moe"), default="dense", help="what follows attention (dense)")
     parser.add_argument("--recipe", choices=("block128", "bf16"), default="block128", help="of the linears (block128)")
     parser.add_argument("--ranks", type=int, help="tensor-parallel ranks (16; small: 4)")
+    parser.add_argument("--capacity", type=float, default=1.0,
+                        help="room of an expert, in multiples of what it gets if all get as many tokens (1)")
     parser.add_argument("--small", action="store_true", help="small, and every op one that runs")
     options = parser.parse_args()
     ranks = options.ranks or (4 if options.small else 16)
@@ -264,8 +273,12 @@ def main() -> int:
         expected = "from 2 on" if options.small else f"from 2 on that divide {FULL.heads} heads"
         print(f"error: expected --ranks {expected}, but got {ranks}", file=sys.stderr)
         return 1
-    sizes = small_sizes(ranks) if options.small else FULL
+    if options.capacity < 1 or (options.small and options.capacity != 1):
+        print(f"error: expected --capacity of at least 1, and without --small, but got {options.capacity}", file=sys.stderr)
+        return 1
+    sizes = small_sizes(ranks) if options.small else replace(FULL, capacity=options.capacity)
     small = " --small" if options.small else ""
+    small += f" --capacity={options.capacity}" if options.capacity != 1 else ""
     print(f"// python3 examples/deepseek.py --kind={options.kind} --recipe={options.recipe} --ranks={ranks}{small}")
     what = "dense layer" if options.kind == "dense" else "layer of experts"
     size = "as a small model" if options.small else f"at {sizes.tokens:,} tokens"

@@ -37,7 +37,7 @@ import sys
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "python"))
 
 from fp8opt import Function, Module, Value, tensor  # noqa: E402
-from fp8opt.modules import rms_norm  # noqa: E402
+from fp8opt.modules import dropout, rms_norm  # noqa: E402
 
 from eager_fsdp import eager_fsdp_stack  # noqa: E402
 
@@ -264,9 +264,22 @@ def row_stack(options: argparse.Namespace) -> Module:
 
 
 def tp_stack(options: argparse.Namespace) -> Module:
-    """`@tp`: layers h = x + w2(silu(w1(n)) * w3(n)), n = LayerNorm(x), tensor and sequence parallel."""
+    """`@tp`: layers h = x + w2(silu(w1(n)) * w3(n)), n = LayerNorm(x), tensor and sequence parallel. With dropout of the
+    activation, of which a rank has columns, and of the result, of which it has rows."""
     s = Sharded("tp", "tp", options)
     x = s.argument("x", options.tokens, options.dim, 0)
+    one = tensor("i32", 1, 1)
+    if options.dropout:
+        seed, offset = s.f.argument("seed", one), s.f.argument("offset", one)
+        rank = s.f.argument("rank", one, coordinate="tp") if options.ranks > 1 else None
+
+    def drop(value: Value, layer: int, number: int, split: int, name: str) -> Value:
+        """Dropout of a value of which the ranks have parts along dimension `split`."""
+        if not options.dropout:
+            return value
+        return dropout(value, options.dropout, seed, offset, 2 * layer + number, {split: ("tp", rank)} if rank else None,
+                       name=name)
+
     layers = []
     for layer in range(options.layers):
         prefix = f"layers.{layer}"
@@ -278,7 +291,9 @@ def tp_stack(options: argparse.Namespace) -> Module:
         prefix = f"layers.{layer}"
         n = s.gather(layer_norm(s.f, x, gain, bias, f"{prefix}.ln"), f"{prefix}.ln_all")
         act = s.swiglu(s.linear(n, w1, f"{prefix}.gate"), s.linear(n, w3, f"{prefix}.up"), prefix)
+        act = drop(act, layer, 0, 1, f"{prefix}.act_dropped")
         down = s.scatter(s.linear(act, w2, f"{prefix}.part"), f"{prefix}.down")
+        down = drop(down, layer, 1, 0, f"{prefix}.down_dropped")
         x = s.f.elementwise("arith.addf", x, down, name=f"{prefix}.out", checkpoint=layer + 1 < options.layers)
     s.f.returns(x, shard=s.shard(0))
     return s.module
@@ -370,6 +385,8 @@ def main() -> int:
     parser.add_argument("--casts", choices=("recipe", "weights", "all"), default="recipe",
                         help="of fsdp: linears by a recipe, or forward and backward with the casts of weights, or of "
                              "activations too, through abs and max (recipe)")
+    parser.add_argument("--dropout", type=float, default=0.0,
+                        help="of tp: probability of dropping an element of the activation and of the result (0)")
     parser.add_argument("--odd-layers", type=int, default=0, help="layers with half the hidden dimension (0)")
     parser.add_argument("--ops", type=positive, help="forward ops of a tangle (4000), of which a step has 4.5 times as "
                         "many")
@@ -382,6 +399,9 @@ def main() -> int:
     if options.casts != "recipe" and (options.kind != "fsdp" or options.recipe != "rowwise" or options.ranks == 1):
         print(f"error: expected --kind=fsdp, several --ranks and the rowwise recipe with --casts={options.casts}",
               file=sys.stderr)
+        return 1
+    if options.dropout and (options.kind != "tp" or not 0 < options.dropout < 1):
+        print(f"error: expected --kind=tp and a probability below 1 with --dropout={options.dropout}", file=sys.stderr)
         return 1
     if options.tied and options.kind != "block":
         print("error: expected --kind=block with --tied: feed-forward layers have no embedding", file=sys.stderr)
@@ -417,6 +437,7 @@ def main() -> int:
     extra = f" --odd-layers={options.odd_layers}" if options.odd_layers else ""
     extra += " --tied" if options.tied else ""
     extra += f" --ranks={options.ranks}" if options.ranks > 1 else ""
+    extra += f" --dropout={options.dropout}" if options.dropout else ""
     extra += f" --casts={options.casts}" if options.casts != "recipe" else ""
     print(f"// python3 examples/gen.py --layers={options.layers} --kind={options.kind} --tokens={options.tokens} "
           f"--dim={options.dim} --ffn={options.ffn} --recipe={options.recipe}{extra}")

@@ -96,7 +96,7 @@ static std::optional<NodeClass> classify(Operation *op) {
   if (isa<KernelOp>(op))
     return NodeClass::Kernel;
   if (isa<AmaxOp, ScaleOp, CastOp, DequantizeOp, ReduceOp, BroadcastOp,
-          TransposeOp, PadOp, UpdateSliceOp>(op) ||
+          TransposeOp, PadOp, UpdateSliceOp, RandomOp>(op) ||
       OpTrait::hasElementwiseMappableTraits(op))
     return NodeClass::Loop;
   return std::nullopt;

@@ -254,6 +254,8 @@ void mlir::fp8::registerCostExternalModels(DialectRegistry &registry) {
     attachFree<PermuteOp, SliceOp, ReshapeOp, BitcastOp, RematBarrierOp>(
         *context);
     attachElementwise<3, ScaleOp>(*context);
+    // Ten rounds of two products and some bits.
+    attachElementwise<100, RandomOp>(*context);
     AmaxOp::attachInterface<Model<AmaxOp, readCost<AmaxOp>>>(*context);
     CastOp::attachInterface<Model<CastOp, readCost<CastOp>>>(*context);
     DequantizeOp::attachInterface<Model<DequantizeOp, readCost<DequantizeOp>>>(

@@ -15,14 +15,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import List, Optional, Sequence, Union
+from typing import List, Mapping, Optional, Sequence, Tuple, Union
 
 from .builder import DEFAULT_HISTORY, Function
 from .recipes import Recipe, parse_recipe
 from .tensor_types import tensor
 from .values import Value
 
-__all__ = ["GroupedLinear", "LayerNormLinear", "Linear", "concatenate", "layer_norm", "rms_norm", "silu"]
+__all__ = ["GroupedLinear", "LayerNormLinear", "Linear", "concatenate", "dropout", "layer_norm", "rms_norm", "silu"]
 
 
 def silu(x: Value, name: str = "silu") -> Value:
@@ -74,6 +74,20 @@ def _scaled_rows(wide: Value, square: Value, weight: Value, bias: Optional[Value
         shift = f.broadcast(f.extf(bias, name=f"{name}_bias_f32"), shape, name=f"{name}_bias")
         result = f.elementwise("arith.addf", result, shift, name=f"{name}_biased")
     return f.truncf(result, name=name)
+
+
+def dropout(x: Value, p: float, seed: Value, offset: Value, stream: int = 0,
+            coordinates: Optional[Mapping[int, Tuple[str, Value]]] = None, name: str = "dropout") -> Value:
+    """Zero with the probability `p`, else x / (1 - p), rounded to the type of `x`; `Ops.random` says what the others are.
+    Whatever is kept for backward, or drawn again there, the mask is the same."""
+    f = x.function
+    drawn = f.random(seed, offset, x.shape, stream, coordinates, name=f"{name}.uniform")
+    mask = f.compare("oge", drawn, f.constant(p, drawn.type, name=f"{name}.p"), name=f"{name}.mask")
+    wide = f.extf(x, name=f"{name}.in") if x.type.element == "bf16" else x
+    scaled = f.elementwise("arith.mulf", wide, f.constant(1.0 / (1.0 - p), wide.type, name=f"{name}.factor"),
+                           name=f"{name}.scaled")
+    kept = f.select(mask, scaled, f.constant(0.0, wide.type, name=f"{name}.zero"), name=name if wide is x else f"{name}.out")
+    return kept if wide is x else f.truncf(kept, name=name)
 
 
 def concatenate(parts: Sequence[Value], dim: int = 0, name: str = "concatenated") -> Value:

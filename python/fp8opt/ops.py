@@ -203,6 +203,30 @@ class Ops(ABC):
             raise ValueError(f"expected a shape of as many elements as {list(x.shape)}, but got {list(shape)}")
         return self._one(name, type, f"fp8.reshape {x}", f": {x.type} -> {type}")
 
+    def random(self, seed: Value, offset: Value, shape: Sequence[int], stream: int = 0,
+               coordinates: Optional[Mapping[int, "tuple[str, Value]"]] = None, name: str = "random") -> Value:
+        """f32 numbers in [0, 1) of `shape`, from i32 tensors of one element. `coordinates` says for each dimension that the
+        ranks hold parts of the axis of the grid and where along it this rank is, an argument with `coordinate`."""
+        parts = dict(sorted((coordinates or {}).items()))
+        seed, offset = self._use(seed), self._use(offset)
+        places = [self._use(value) for _, value in parts.values()]
+        type = TensorType("f32", tuple(shape))
+        head = f"fp8.random {seed}, {offset}"
+        if parts:
+            axes = [quoted(parts[dim][0] if dim in parts else "") for dim in range(len(shape))]
+            head += f" coordinates({_join(places)} : {', '.join(str(value.type) for value in places)}) shard = {_list(axes)}"
+        return self._one(name, type, head, f": {seed.type} -> {type}", {"stream": stream} if stream else {})
+
+    def compare(self, predicate: str, a: Value, b: Value, name: str = "compare") -> Value:
+        """An i1 tensor: whether `a` is `predicate` (arith.cmpf's: "oge", "olt", ...) `b`."""
+        a, b = self._use(a), self._use(b)
+        return self._one(name, a.type.with_element("i1"), f"arith.cmpf {predicate}, {a}, {b}", f": {a.type}")
+
+    def select(self, condition: Value, a: Value, b: Value, name: str = "select") -> Value:
+        """`a` where the i1 `condition` holds, else `b`."""
+        condition, a, b = self._use(condition), self._use(a), self._use(b)
+        return self._one(name, a.type, f"arith.select {condition}, {a}, {b}", f": {condition.type}, {a.type}")
+
     def reduce(self, kind: str, x: Value, axes: Sequence[int], element: Optional[str] = None,
                name: str = "reduce") -> Value:
         """"sum" or "max" over `axes`, which become 1."""

@@ -239,7 +239,8 @@ private:
             out.role, {"input", "parameter", "tangent", "state", "donated"}))
       return false;
     if (node.has("init") &&
-        !node.at("init").choice(out.init, {"normal", "zero", "one"}))
+        !node.at("init").choice(out.init,
+                                {"normal", "zero", "one", "position"}))
       return false;
     if (node.has("init_scale") && !node.at("init_scale").number(out.initScale))
       return false;

@@ -14,6 +14,7 @@
 
 #include "Transport.h"
 
+#include <memory>
 #include <mpi.h>
 
 using namespace fp8rt;
@@ -53,26 +54,12 @@ public:
 
   Request *send(int peer, Channel channel, const void *data, size_t bytes,
                 std::string &error) override {
-    auto *request = new MpiRequest;
-    if (succeeded(MPI_Isend(data, static_cast<int>(bytes), MPI_BYTE, peer,
-                            static_cast<int>(channel), MPI_COMM_WORLD,
-                            &request->handle),
-                  error))
-      return request;
-    delete request;
-    return nullptr;
+    return start(error, MPI_Isend, data, peer, channel, bytes);
   }
 
   Request *receive(int peer, Channel channel, void *data, size_t bytes,
                    std::string &error) override {
-    auto *request = new MpiRequest;
-    if (succeeded(MPI_Irecv(data, static_cast<int>(bytes), MPI_BYTE, peer,
-                            static_cast<int>(channel), MPI_COMM_WORLD,
-                            &request->handle),
-                  error))
-      return request;
-    delete request;
-    return nullptr;
+    return start(error, MPI_Irecv, data, peer, channel, bytes);
   }
 
   bool test(Request *opaque, size_t *bytes, std::string &error) override {
@@ -98,6 +85,19 @@ public:
   }
 
 private:
+  /// A transfer that `function` begins; null after an error.
+  template <typename FunctionT, typename DataT>
+  Request *start(std::string &error, FunctionT function, DataT *data, int peer,
+                 Channel channel, size_t bytes) {
+    auto request = std::make_unique<MpiRequest>();
+    if (!succeeded(function(data, static_cast<int>(bytes), MPI_BYTE, peer,
+                            static_cast<int>(channel), MPI_COMM_WORLD,
+                            &request->handle),
+                   error))
+      return nullptr;
+    return request.release();
+  }
+
   int ownRank = 0, count = 1;
 };
 

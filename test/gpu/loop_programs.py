@@ -4,8 +4,9 @@
 #
 # usage: loop_programs.py OUT_DIR
 #
-# Writes loops_ROWSxCOLUMNS.mlir: one function with every kind of cast, both ways, of an input and of silu(g) * u, a norm
-# and a sum down the columns, at sizes that fill tiles and sizes that do not, one with rows enough to be copied ahead.
+# Writes loops_ROWSxCOLUMNS.mlir: one function with every kind of cast, both ways, of an input and of silu(g) * u, a norm,
+# a dropout and a sum down the columns, at sizes that fill tiles and sizes that do not, one with rows enough to be copied
+# ahead.
 # Without matmuls a GPU must give the bits of the reference.
 #
 # ===-------------------------------------------------=== #
@@ -91,6 +92,16 @@ def make(rows, columns):
     p.add("scaled", f"arith.mulf %xw, %factors : {p.f32}")
     p.add("norm", f"arith.truncf %scaled : {p.f32} to {p.bf16}")
     p.cast("norm", "norm_rows", (1, 0))
+    # Dropout: numbers by place, whichever thread computes them.
+    word, mask = "tensor<1x1xi32>", f"tensor<{rows}x{columns}xi1>"
+    p.add("seed", f"arith.constant dense<-9> : {word}")
+    p.add("offset", f"arith.constant dense<4> : {word}")
+    p.add("uniform", f"fp8.random %seed, %offset {{stream = 5 : i64}} : {word} -> {p.f32}")
+    p.add("p", f"arith.constant dense<0.25> : {p.f32}")
+    p.add("zero", f"arith.constant dense<0.0> : {p.f32}")
+    p.add("kept", f"arith.cmpf oge, %uniform, %p : {p.f32}")
+    p.add("dropped", f"arith.select %kept, %xw, %zero : {mask}, {p.f32}")
+    p.returns("dropped", p.f32)
     p.add("total", f"fp8.reduce sum %xw [0] : {p.f32} -> {columns1}")
     p.returns("total", columns1)
     p.returns("act", p.bf16)

@@ -14,7 +14,7 @@ import pytest
 
 import fp8opt
 from fp8opt import Block128, GroupedLinear, LayerNormLinear, Linear, Module, Rowwise, Tensorwise, tensor
-from fp8opt.modules import concatenate, layer_norm, rms_norm, silu
+from fp8opt.modules import concatenate, dropout, layer_norm, rms_norm, silu
 
 BF16 = ml_dtypes.bfloat16
 # Half a unit in the last place of bf16: what the one rounding at the end may move.
@@ -63,6 +63,26 @@ def test_functions():
     close(results["plain"], normal * w)
     close(results["silu"], x / (1 + np.exp(-x)))
     assert np.abs(results["silu_f32"] - x / (1 + np.exp(-x))).max() < 1e-6
+
+
+def test_dropout_keeps_what_it_should_and_has_its_gradient():
+    module = Module()
+    f = module.function("dropped")
+    x, word = f.argument("x", tensor("bf16", 64, 128)), tensor("i32", 1, 1)
+    seed, offset = (f.constant(value, word) for value in (3, 5))
+    f.returns(dropout(x, 0.25, seed, offset, 1, name="one"), dropout(f.extf(x), 0.25, seed, offset, 2, name="two"))
+    a, results = run(module, scale=2.0)
+    x = a["x"].astype(np.float64)
+    masks = []
+    for name in ("one", "two"):
+        y = results[name].astype(np.float64)
+        masks.append(y != 0)
+        assert 0.72 < masks[-1][x != 0].mean() < 0.78
+        close(y, np.where(masks[-1], x / 0.75, 0))
+    # Streams have nothing to do with each other.
+    assert 0.55 < (masks[0] == masks[1]).mean() < 0.70
+    gradient = sum(np.where(mask, a[f"d_{name}"].astype(np.float64) / 0.75, 0) for mask, name in zip(masks, ("one", "two")))
+    assert np.abs(results["d_x"].astype(np.float64) - gradient).max() <= 3 * ROUNDING * np.abs(gradient).max()
 
 
 def test_linear_adds_its_bias():

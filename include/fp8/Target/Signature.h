@@ -20,7 +20,7 @@ namespace mlir::fp8 {
 enum class ArgumentRole { Input, Parameter, Tangent, State, Donated };
 
 /// How a test run fills an argument.
-enum class ArgumentInit { Normal, Zero, One };
+enum class ArgumentInit { Normal, Zero, One, Position };
 
 /// The spelling in a manifest: "input", "normal" and so on.
 StringRef stringifyArgumentRole(ArgumentRole role);
@@ -30,7 +30,8 @@ StringRef stringifyArgumentInit(ArgumentInit init);
 /// that an earlier argument has gets
 /// `#number` appended. In a test run a parameter is normal with the deviation 1
 /// / sqrt(last dimension, that of all ranks' parts), a state history (rank 1)
-/// zero, a state scale one, anything else normal with the deviation 1.
+/// zero, a state scale one, a coordinate the rank's, anything else normal with
+/// the deviation 1.
 struct SignatureArgument {
   std::string name;
   Type type;

@@ -88,7 +88,7 @@ static LogicalResult checkLoopOp(Operation *op, StringRef target) {
     return checkElementwise(op, target);
   if (isa<AmaxOp, ScaleOp, CastOp, DequantizeOp, ReduceOp, BroadcastOp,
           PermuteOp, TransposeOp, SliceOp, ReshapeOp, BitcastOp, PadOp,
-          UpdateSliceOp>(op)) {
+          UpdateSliceOp, RandomOp>(op)) {
     for (Type type : op->getOperandTypes())
       if (failed(checkStored(op, type, "an operand", target)))
         return failure();

@@ -196,6 +196,8 @@ Element Evaluator::computeOp(Operation *op, ArrayRef<Index> indices) {
     return computeBitcast(op, indices);
   if (isa<PadOp>(op))
     return computePad(op, indices);
+  if (isa<RandomOp>(op))
+    return computeRandom(op, indices);
   return computeElementwise(op, indices);
 }
 
@@ -316,4 +318,47 @@ Element Evaluator::computePad(Operation *op, ArrayRef<Index> indices) {
   // A scalar condition selects whole vectors.
   return {arith::SelectOp::create(b, loc, inside, x.value, zero), x.lanes,
           level};
+}
+
+Element Evaluator::computeRandom(Operation *op, ArrayRef<Index> indices) {
+  auto random = cast<RandomOp>(op);
+  SmallVector<int64_t> strides = random.getWholeStrides();
+  // Where the element stands in the tensor of all ranks. In flat mode ranks
+  // hold parts of dimension 0 at most, so the strides are those of the part.
+  Index position = linearize(indices, strides);
+  ArrayRef<int64_t> shape = tensorType(random.getResult()).getShape();
+  for (auto [dim, value] :
+       llvm::zip_equal(random.getShardedDims(), random.getCoordinates())) {
+    Element coordinate = evaluate(value, indices);
+    OpBuilder &b = at(coordinate.level);
+    Value wide =
+        arith::ExtSIOp::create(b, loc, b.getI64Type(), coordinate.value);
+    position.base = add(position.base, mul(remember(wide, coordinate.level),
+                                           shape[dim] * strides[dim]));
+  }
+  Element seed = evaluate(random.getSeed(), indices),
+          offset = evaluate(random.getOffset(), indices);
+  unsigned level = std::max({levelOf(position.base), seed.level, offset.level});
+  int64_t lanes = 1;
+  if (position.step) {
+    lanes = kLanes;
+    seed = widen(seed);
+    offset = widen(offset);
+  }
+  OpBuilder &b = at(level);
+  Numerics n(b, loc);
+  Value place = position.base;
+  if (position.step) {
+    SmallVector<int64_t> steps;
+    for (int64_t lane = 0; lane < kLanes; ++lane)
+      steps.push_back(lane * position.step);
+    auto type = VectorType::get({kLanes}, b.getI64Type());
+    Value lanePositions = arith::ConstantOp::create(
+        b, loc, DenseElementsAttr::get(type, ArrayRef(steps)));
+    place =
+        arith::AddIOp::create(b, loc, n.splat(place, kLanes), lanePositions);
+  }
+  return {
+      n.uniform(place, offset.value, seed.value, uint32_t(random.getStream())),
+      lanes, level};
 }

@@ -240,6 +240,41 @@ Value Numerics::minimum(Value x, Value y) {
 // Scales
 //===----------------------------------------------------------------------===//
 
+Value Numerics::uniform(Value position, Value offset, Value seed,
+                        uint32_t stream) {
+  Type i64 = withShapeOf(b.getI64Type(), position.getType());
+  Value half = constant(b, loc, i64, b.getI64IntegerAttr(32));
+  Value counter[4] = {intTo(position, 32, /*extend=*/false),
+                      intTo(arith::ShRUIOp::create(b, loc, position, half), 32,
+                            /*extend=*/false),
+                      offset, i32(0, offset)};
+  Value key[2] = {seed, i32(int32_t(stream), seed)};
+  auto bitXor = [&](Value x, Value y) -> Value {
+    return arith::XOrIOp::create(b, loc, x, y);
+  };
+  for (int round = 0; round < 10; ++round) {
+    if (round) {
+      key[0] =
+          arith::AddIOp::create(b, loc, key[0], i32(int32_t(0x9E3779B9), seed));
+      key[1] =
+          arith::AddIOp::create(b, loc, key[1], i32(int32_t(0xBB67AE85), seed));
+    }
+    auto product = [&](Value x, uint32_t factor) {
+      return arith::MulUIExtendedOp::create(b, loc, x, i32(int32_t(factor), x));
+    };
+    auto first = product(counter[0], 0xD2511F53),
+         second = product(counter[2], 0xCD9E8D57);
+    Value next[4] = {
+        bitXor(bitXor(second.getHigh(), counter[1]), key[0]), second.getLow(),
+        bitXor(bitXor(first.getHigh(), counter[3]), key[1]), first.getLow()};
+    std::copy(next, next + 4, counter);
+  }
+  Value upper = arith::ShRUIOp::create(b, loc, counter[0], i32(8, counter[0]));
+  Value number = arith::SIToFPOp::create(
+      b, loc, withShapeOf(b.getF32Type(), upper.getType()), upper);
+  return arith::MulFOp::create(b, loc, number, f32(0x1p-24f, number));
+}
+
 Value Numerics::scale(Value amax, const ScaleRule &rule) {
   float largest = isa<Float8E4M3FNType>(rule.format) ? 448.0f : 57344.0f;
   Value x = amax;

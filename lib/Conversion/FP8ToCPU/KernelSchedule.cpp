@@ -174,6 +174,10 @@ bool Scheduler::isFlat(Value value, int64_t count) const {
     return true;
   if (isa<PermuteOp, TransposeOp, SliceOp, PadOp>(op))
     return false;
+  // Parts of the first dimension alone lie together in the tensor of all ranks.
+  if (auto random = dyn_cast<RandomOp>(op))
+    return llvm::all_of(random.getShardedDims(),
+                        [](int64_t dim) { return dim == 0; });
   if (isa<CastOp, DequantizeOp>(op) && countOf(op->getOperand(1)) != 1)
     return false;
   if (isa<BroadcastOp>(op) && countOf(op->getOperand(0)) != 1 &&

@@ -289,6 +289,24 @@ HostTensor evaluateBroadcast(BroadcastOp op, const HostTensor &x) {
   return gather(x, cast<RankedTensorType>(op.getResult().getType()), strides);
 }
 
+HostTensor evaluateRandom(RandomOp op, ArrayRef<const HostTensor *> operands) {
+  auto type = cast<RankedTensorType>(op.getResult().getType());
+  auto word = [&](unsigned number) {
+    uint32_t value;
+    std::memcpy(&value, operands[number]->bytes.data(), sizeof(value));
+    return value;
+  };
+  SmallVector<int64_t> strides = op.getWholeStrides();
+  int64_t start = 0;
+  for (auto [number, dim] : llvm::enumerate(op.getShardedDims()))
+    start += int64_t(word(2 + number)) * type.getDimSize(dim) * strides[dim];
+  std::vector<float> result(type.getNumElements());
+  forEachIndex(type.getShape(), strides, start, [&](int64_t to, int64_t place) {
+    result[to] = uniformF32(place, word(1), word(0), uint32_t(op.getStream()));
+  });
+  return makeTensor(type, result);
+}
+
 HostTensor rename(const HostTensor &x, Type type) {
   return {cast<RankedTensorType>(type), x.bytes};
 }
@@ -478,6 +496,9 @@ reference::evaluate(Operation *op, ArrayRef<const HostTensor *> operands) {
       })
       .Case([&](BroadcastOp broadcast) -> Result {
         return evaluateBroadcast(broadcast, x());
+      })
+      .Case([&](RandomOp random) -> Result {
+        return evaluateRandom(random, operands);
       })
       .Case([&](MatmulOp matmul) -> Result {
         return evaluateMatmul(matmul, operands);

@@ -155,4 +155,20 @@ void matmul(int64_t m, int64_t n, int64_t k, const float *a, const float *b,
   }
 }
 
+float uniformF32(uint64_t position, uint32_t offset, uint32_t seed,
+                 uint32_t stream) {
+  // Philox4x32-10 of Salmon, Moraes, Dror and Shaw (SC 2011).
+  uint32_t c0 = uint32_t(position), c1 = uint32_t(position >> 32), c2 = offset,
+           c3 = 0;
+  for (uint32_t round = 0; round < 10; ++round) {
+    uint64_t p = uint64_t(0xD2511F53u) * c0, q = uint64_t(0xCD9E8D57u) * c2;
+    uint32_t k0 = seed + round * 0x9E3779B9u, k1 = stream + round * 0xBB67AE85u;
+    c0 = uint32_t(q >> 32) ^ c1 ^ k0;
+    c1 = uint32_t(q);
+    c2 = uint32_t(p >> 32) ^ c3 ^ k1;
+    c3 = uint32_t(p);
+  }
+  return float(c0 >> 8) * 0x1p-24f;
+}
+
 } // namespace mlir::fp8::reference

@@ -30,6 +30,10 @@ struct ScaleRule {
 /// The multiplier for one amax.
 float scaleFromAmax(float amax, const ScaleRule &rule);
 
+/// A multiple of 2^-24 in [0, 1): docs/numerics.md, "Random numbers".
+float uniformF32(uint64_t position, uint32_t offset, uint32_t seed,
+                 uint32_t stream);
+
 /// Adds up values in the order they come, by the rule of 256 partial sums.
 class Sum {
 public:

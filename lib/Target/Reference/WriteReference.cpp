@@ -56,6 +56,8 @@ fp8rt::Init getInit(ArgumentInit init) {
     return fp8rt::Init::Zero;
   case ArgumentInit::One:
     return fp8rt::Init::One;
+  case ArgumentInit::Position:
+    return fp8rt::Init::Position;
   }
   return fp8rt::Init::Normal;
 }

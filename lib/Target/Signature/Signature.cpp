@@ -37,6 +37,8 @@ StringRef mlir::fp8::stringifyArgumentInit(ArgumentInit init) {
     return "normal";
   case ArgumentInit::Zero:
     return "zero";
+  case ArgumentInit::Position:
+    return "position";
   case ArgumentInit::One:
     return "one";
   }
@@ -123,6 +125,15 @@ Signature mlir::fp8::getSignature(func::FuncOp function) {
     if (auto axes = function.getArgAttrOfType<ArrayAttr>(index, kShardAttr))
       for (StringAttr axis : axes.getAsRange<StringAttr>())
         argument.shard.push_back(axis.str());
+    // All ranks' coordinates along an axis, one behind the other, are the
+    // positions of a tensor of which each has its part.
+    if (auto axis =
+            function.getArgAttrOfType<StringAttr>(index, kCoordinateAttr);
+        axis && tensor && tensor.getRank() > 0) {
+      argument.init = ArgumentInit::Position;
+      argument.shard.assign(tensor.getRank(), "");
+      argument.shard.front() = axis.str();
+    }
     if (argument.role == ArgumentRole::Parameter && tensor &&
         tensor.getRank() > 0 && tensor.getShape().back() > 0)
       argument.initScale =

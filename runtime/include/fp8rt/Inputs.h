@@ -27,7 +27,8 @@
 namespace fp8rt {
 
 /// How the elements of an argument are chosen.
-enum class Init : uint8_t { Normal, Zero, One };
+/// `Position`: each is its row-major position in the whole tensor.
+enum class Init : uint8_t { Normal, Zero, One, Position };
 
 /// What an argument is to the step; `Parameter` and `State` keep their value
 /// over steps and microbatches, the others are new in each run.
@@ -96,9 +97,10 @@ FP8RT_HOST_DEVICE inline void storeInput(void *data, DType type, size_t index,
 /// The element of an argument at row-major position `e`.
 FP8RT_HOST_DEVICE inline float initialValue(Init init, float scale,
                                             uint64_t key, uint64_t e) {
-  return init == Init::Zero  ? 0.0f
-         : init == Init::One ? 1.0f
-                             : inputValue(key, e, scale);
+  return init == Init::Zero       ? 0.0f
+         : init == Init::One      ? 1.0f
+         : init == Init::Position ? static_cast<float>(e)
+                                  : inputValue(key, e, scale);
 }
 
 /// Fills `data`, `count` elements in row-major order, with the values that

@@ -56,8 +56,9 @@ def wrap(op, example, types):
     before, after = CONTEXTS.get(op, ("", ""))
     arguments = []
     for name, kind in types.items():
-        # State ops want marked arguments; on others the mark says nothing.
+        # State ops, and one that draws random numbers, want marked arguments; on others the mark says nothing.
         mark = " {fp8.state}" if re.fullmatch(r"tensor<[0-9x]*xf32>", kind) else ""
+        mark = ' {fp8.coordinate = "tp"}' if kind == "tensor<1x1xi32>" else mark
         arguments.append(f"{name}: {kind}{mark}")
     body = textwrap.indent("\n".join([before, textwrap.dedent(example), after]), "  ")
     return f"module attributes {{fp8.grid = {{tp = 4}}}} {{\nfunc.func @example({', '.join(arguments)}) {{\n{body}\n  return\n}}\n}}\n"

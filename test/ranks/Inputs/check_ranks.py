@@ -2,7 +2,7 @@
 #
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
-# usage: check_ranks.py FP8_OPT FP8_RUN GEN.py FOLDER KIND RECIPE RANKS [GATHERS] [sockets]
+# usage: check_ranks.py FP8_OPT FP8_RUN GEN.py FOLDER KIND RECIPE RANKS [GATHERS] [sockets] [--OPTION OF gen.py...]
 #        check_ranks.py FP8_OPT FP8_RUN deepseek.py FOLDER dense|moe RECIPE RANKS
 #
 # Writes the layer, plans it with every policy and with budgets, and runs each plan with mpirun, or with fp8-run --ranks.
@@ -20,6 +20,7 @@ import subprocess
 import sys
 
 fp8_opt, fp8_run, gen, folder, kind, recipe, ranks, *rest = sys.argv[1:]
+more, rest = ([word for word in rest if word.startswith("--") == option] for option in (True, False))
 ranks, gathers = int(ranks), rest[0] if rest else "fp8"
 launch = [fp8_run, f"--ranks={ranks}"] if "sockets" in rest else ["mpirun", "--oversubscribe", "-n", ranks, fp8_run]
 folder = pathlib.Path(folder)
@@ -44,7 +45,7 @@ def call(*command):
 
 def generate(number):
     path = folder / f"{kind}{number}.mlir"
-    sizes = (["--small"] if small else [f"--layers={LAYERS}", f"--tokens={TOKENS}", f"--dim={DIM}", f"--ffn={FFN}"])
+    sizes = (["--small"] if small else [f"--layers={LAYERS}", f"--tokens={TOKENS}", f"--dim={DIM}", f"--ffn={FFN}", *more])
     path.write_text(call(sys.executable, gen, f"--kind={kind}", f"--recipe={recipe}", f"--ranks={number}", *sizes))
     return path
 

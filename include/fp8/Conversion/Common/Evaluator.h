@@ -133,6 +133,7 @@ private:
   Element computeElementwise(Operation *op, ArrayRef<Index> indices);
   Element computeReshape(Operation *op, ArrayRef<Index> indices);
   Element computePad(Operation *op, ArrayRef<Index> indices);
+  Element computeRandom(Operation *op, ArrayRef<Index> indices);
   Element computeBitcast(Operation *op, ArrayRef<Index> indices);
   /// Lane by lane, where lanes do not lie in one vector.
   Element computeLanes(ArrayRef<Index> indices,

@@ -80,6 +80,11 @@ public:
   /// The key below all keys.
   static constexpr int32_t kLowestKey = INT32_MIN;
 
+  /// The first word of Philox4x32-10 for the counter (position, 64 bits;
+  /// `offset`; 0) and the key (`seed`, `stream`), as an f32 in [0, 1):
+  /// docs/numerics.md, "Random numbers". `position` is i64, the others i32.
+  Value uniform(Value position, Value offset, Value seed, uint32_t stream);
+
   /// The multiplier that `rule` gives for an amax (f32).
   Value scale(Value amax, const ScaleRule &rule);
 

@@ -145,6 +145,88 @@ OpFoldResult BroadcastOp::fold(FoldAdaptor adaptor) {
 }
 
 //===----------------------------------------------------------------------===//
+// random
+//===----------------------------------------------------------------------===//
+
+SmallVector<int64_t> RandomOp::getShardedDims() {
+  SmallVector<int64_t> dims;
+  if (ArrayAttr shard = getShardAttr())
+    for (auto [dim, axis] : llvm::enumerate(shard.getAsRange<StringAttr>()))
+      if (!axis.empty())
+        dims.push_back(dim);
+  return dims;
+}
+
+SmallVector<int64_t> RandomOp::getWholeStrides() {
+  SmallVector<int64_t> whole(getShape(getResult()));
+  auto grid = getGrid(*this);
+  for (int64_t dim : getShardedDims())
+    for (auto [axis, size] : grid)
+      if (axis == cast<StringAttr>(getShardAttr()[dim]))
+        whole[dim] *= size;
+  SmallVector<int64_t> strides(whole.size(), 1);
+  for (size_t dim = whole.size(); dim > 1; --dim)
+    strides[dim - 2] = strides[dim - 1] * whole[dim - 1];
+  return strides;
+}
+
+LogicalResult RandomOp::verify() {
+  // (C1)
+  SmallVector<int64_t> ones(getShape(getResult()).size(), 1);
+  for (auto [number, value] : llvm::enumerate(getOperands()))
+    if (getShape(value) != ArrayRef(ones))
+      return emitOpError() << "expected operand " << number
+                           << " to have one element and " << ones.size()
+                           << " dimensions, but got " << value.getType();
+  // (C2)
+  SmallVector<StringAttr> axes;
+  if (ArrayAttr shard = getShardAttr()) {
+    if (shard.size() != ones.size())
+      return emitOpError() << "expected one axis or \"\" for each of "
+                           << ones.size() << " dimensions, but got " << shard;
+    auto grid = getGrid(*this);
+    for (Attribute entry : shard) {
+      auto axis = dyn_cast<StringAttr>(entry);
+      if (axis && axis.empty())
+        continue;
+      auto known = [&](auto &size) { return size.first == axis; };
+      if (!axis || llvm::none_of(grid, known))
+        return emitOpError()
+               << "expected the axes of 'shard' in the '" << kGridAttr
+               << "' of the module, but got " << entry;
+      if (llvm::is_contained(axes, axis))
+        return emitOpError()
+               << "expected each axis once in 'shard', but got " << shard;
+      axes.push_back(axis);
+    }
+  }
+  // (C3)
+  if (getCoordinates().size() != axes.size())
+    return emitOpError() << "expected a coordinate for each of " << axes.size()
+                         << " axes of 'shard', but got "
+                         << getCoordinates().size();
+  for (auto [value, axis] : llvm::zip_equal(getCoordinates(), axes)) {
+    auto argument = dyn_cast<BlockArgument>(getRoot(value));
+    auto function =
+        argument
+            ? dyn_cast<FunctionOpInterface>(argument.getOwner()->getParentOp())
+            : FunctionOpInterface();
+    if (function &&
+        function.getArgAttr(argument.getArgNumber(), kCoordinateAttr) != axis)
+      return emitOpError() << "expected the coordinate along " << axis
+                           << " to be marked '" << kCoordinateAttr
+                           << "' = " << axis << ", but argument "
+                           << argument.getArgNumber() << " is not";
+  }
+  // (C4)
+  if (int64_t stream = getStream(); stream < 0 || stream > UINT32_MAX)
+    return emitOpError() << "expected 'stream' to be an unsigned number of 32 "
+                            "bits, but got "
+                         << stream;
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
 // opaque
 //===----------------------------------------------------------------------===//
 

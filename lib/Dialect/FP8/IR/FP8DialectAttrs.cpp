@@ -109,6 +109,24 @@ static LogicalResult verifyShard(EmitError emitError, Operation *op, Type type,
   return success();
 }
 
+/// An axis of the grid, on a tensor that holds one number.
+static LogicalResult verifyCoordinate(EmitError emitError, Operation *op,
+                                      Type type, Attribute value) {
+  auto axis = dyn_cast<StringAttr>(value);
+  auto known = [&](auto &entry) { return entry.first == axis; };
+  if (!axis || llvm::none_of(getGrid(op), known))
+    return emitError() << "expected '" << kCoordinateAttr
+                       << "' to be an axis in the '" << kGridAttr
+                       << "' of the module, but got " << value;
+  auto tensor = dyn_cast<RankedTensorType>(type);
+  if (tensor && tensor.hasStaticShape() && tensor.getNumElements() == 1 &&
+      tensor.getElementType().isInteger(32))
+    return success();
+  return emitError() << "expected '" << kCoordinateAttr
+                     << "' on an i32 tensor of one element, but got it on "
+                     << type;
+}
+
 /// Attributes that the annotating passes write, for tests.
 static LogicalResult verifyAnnotation(Operation *op, StringRef name,
                                       Attribute value) {
@@ -239,12 +257,16 @@ LogicalResult FP8Dialect::verifyRegionArgAttribute(Operation *op,
   if (name == kShardAttr && function && arg < function.getNumArguments())
     return verifyShard(emitError, op, function.getArgumentTypes()[arg],
                        attribute.getValue());
+  if (name == kCoordinateAttr && function && arg < function.getNumArguments())
+    return verifyCoordinate(emitError, op, function.getArgumentTypes()[arg],
+                            attribute.getValue());
   if (!llvm::is_contained(
           {kParameterAttr, kTangentAttr, kStateAttr, kDonatedAttr, kFrozenAttr},
           name))
     return refuseUnknown(emitError, attribute, "an argument",
                          {kParameterAttr, kTangentAttr, kStateAttr,
-                          kDonatedAttr, kFrozenAttr, kSegmentAttr, kShardAttr});
+                          kDonatedAttr, kFrozenAttr, kSegmentAttr, kShardAttr,
+                          kCoordinateAttr});
   if (failed(verifyUnit(emitError, attribute)))
     return failure();
   if (name != kStateAttr || !function || arg >= function.getNumArguments())

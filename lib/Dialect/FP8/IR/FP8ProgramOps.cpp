@@ -338,7 +338,7 @@ static bool isPlumbing(Operation *op) {
 /// True for the ops that one pass over memory can do.
 static bool isLoopOp(Operation *op) {
   return isa<AmaxOp, ScaleOp, CastOp, DequantizeOp, ReduceOp, BroadcastOp,
-             TransposeOp, PadOp, UpdateSliceOp>(op) ||
+             TransposeOp, PadOp, UpdateSliceOp, RandomOp>(op) ||
          op->hasTrait<OpTrait::ConstantLike>() ||
          (op->hasTrait<OpTrait::Elementwise>() && op->getNumRegions() == 0);
 }

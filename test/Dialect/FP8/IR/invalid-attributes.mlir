@@ -185,7 +185,7 @@ func.func @f(%x: tensor<64x32xbf16, #sparse>) {
 
 // -----
 
-// expected-error@+1 {{expected an attribute of the fp8 dialect that an argument may have ('fp8.parameter', 'fp8.tangent', 'fp8.state', 'fp8.donated', 'fp8.frozen', 'fp8.segment', 'fp8.shard'), but got 'fp8.param'}}
+// expected-error@+1 {{expected an attribute of the fp8 dialect that an argument may have ('fp8.parameter', 'fp8.tangent', 'fp8.state', 'fp8.donated', 'fp8.frozen', 'fp8.segment', 'fp8.shard', 'fp8.coordinate'), but got 'fp8.param'}}
 func.func private @f(tensor<8xf32> {fp8.param})
 
 // -----
@@ -434,4 +434,24 @@ func.func @f(%x: tensor<32x16xbf16>) {
   // expected-error@+1 {{expected 'fp8.lossy' on an 'fp8.dequantize', but got it on 'arith.negf'}}
   %0 = arith.negf %x {fp8.lossy = {}} : tensor<32x16xbf16>
   return
+}
+
+// -----
+
+// fp8.coordinate: an axis of the grid
+module attributes {fp8.grid = {tp = 2 : i64}} {
+  // expected-error@+1 {{argument 0: expected 'fp8.coordinate' to be an axis in the 'fp8.grid' of the module, but got "dp"}}
+  func.func @f(%r: tensor<1x1xi32> {fp8.coordinate = "dp"}) {
+    return
+  }
+}
+
+// -----
+
+// fp8.coordinate: one number
+module attributes {fp8.grid = {tp = 2 : i64}} {
+  // expected-error@+1 {{argument 0: expected 'fp8.coordinate' on an i32 tensor of one element, but got it on 'tensor<2x1xi32>'}}
+  func.func @f(%r: tensor<2x1xi32> {fp8.coordinate = "tp"}) {
+    return
+  }
 }

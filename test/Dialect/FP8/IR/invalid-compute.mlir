@@ -1,4 +1,4 @@
-// Matmul, reduce, broadcast, opaque; a label names the constraint.
+// Matmul, reduce, broadcast, random, opaque; a label names the constraint.
 // RUN: fp8-opt %s -split-input-file -verify-diagnostics
 
 // matmul C1
@@ -337,6 +337,83 @@ func.func @f(%x: tensor<64x16xf32>) {
   // expected-error@+1 {{expected dimension 1 of 'x' to be 1 or 32, but got 16}}
   %0 = fp8.broadcast %x : tensor<64x16xf32> -> tensor<64x32xf32>
   return
+}
+
+// -----
+
+// random C1
+module attributes {fp8.grid = {tp = 2 : i64}} {
+func.func @f(%s: tensor<1xi32>) {
+  // expected-error@+1 {{expected operand 0 to have one element and 2 dimensions, but got 'tensor<1xi32>'}}
+  %0 = fp8.random %s, %s : tensor<1xi32> -> tensor<4x8xf32>
+  return
+}
+}
+
+// -----
+
+// random C2
+module attributes {fp8.grid = {tp = 2 : i64}} {
+func.func @f(%s: tensor<1x1xi32>) {
+  // expected-error@+1 {{expected one axis or "" for each of 2 dimensions, but got ["tp"]}}
+  %0 = fp8.random %s, %s shard = ["tp"] : tensor<1x1xi32> -> tensor<4x8xf32>
+  return
+}
+}
+
+// -----
+
+// random C2
+module attributes {fp8.grid = {tp = 2 : i64}} {
+func.func @f(%s: tensor<1x1xi32>) {
+  // expected-error@+1 {{expected the axes of 'shard' in the 'fp8.grid' of the module, but got "dp"}}
+  %0 = fp8.random %s, %s shard = ["dp", ""] : tensor<1x1xi32> -> tensor<4x8xf32>
+  return
+}
+}
+
+// -----
+
+// random C2
+module attributes {fp8.grid = {tp = 2 : i64}} {
+func.func @f(%s: tensor<1x1xi32>) {
+  // expected-error@+1 {{expected each axis once in}}
+  %0 = fp8.random %s, %s shard = ["tp", "tp"] : tensor<1x1xi32> -> tensor<4x8xf32>
+  return
+}
+}
+
+// -----
+
+// random C3
+module attributes {fp8.grid = {tp = 2 : i64}} {
+func.func @f(%s: tensor<1x1xi32>) {
+  // expected-error@+1 {{expected a coordinate for each of 1 axes of 'shard', but got 0}}
+  %0 = fp8.random %s, %s shard = ["tp", ""] : tensor<1x1xi32> -> tensor<4x8xf32>
+  return
+}
+}
+
+// -----
+
+// random C3
+module attributes {fp8.grid = {tp = 2 : i64}} {
+func.func @f(%s: tensor<1x1xi32>) {
+  // expected-error@+1 {{expected the coordinate along "tp" to be marked 'fp8.coordinate' = "tp", but argument 0 is not}}
+  %0 = fp8.random %s, %s coordinates(%s : tensor<1x1xi32>) shard = ["tp", ""] : tensor<1x1xi32> -> tensor<4x8xf32>
+  return
+}
+}
+
+// -----
+
+// random C4
+module attributes {fp8.grid = {tp = 2 : i64}} {
+func.func @f(%s: tensor<1x1xi32>) {
+  // expected-error@+1 {{expected 'stream' to be an unsigned number of 32 bits, but got -1}}
+  %0 = fp8.random %s, %s {stream = -1 : i64} : tensor<1x1xi32> -> tensor<4x8xf32>
+  return
+}
 }
 
 // -----

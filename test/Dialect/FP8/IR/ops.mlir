@@ -8,6 +8,17 @@
 // CHECK: module attributes {fp8.grid = {dp = 2 : i64, tp = 4 : i64}, fp8.target = "cpu"}
 module attributes {fp8.grid = {dp = 2 : i64, tp = 4 : i64}, fp8.target = "cpu"} {
 
+// CHECK-LABEL: func @random
+// CHECK-SAME: fp8.coordinate = "tp"
+func.func @random(%seed: tensor<1x1xi32>, %offset: tensor<1x1xi32>, %tp: tensor<1x1xi32> {fp8.coordinate = "tp"})
+    -> (tensor<64x32xf32>, tensor<64x32xf32>) {
+  // CHECK: fp8.random %{{.*}}, %{{.*}} : tensor<1x1xi32> -> tensor<64x32xf32>
+  %0 = fp8.random %seed, %offset : tensor<1x1xi32> -> tensor<64x32xf32>
+  // CHECK: fp8.random %{{.*}}, %{{.*}} coordinates(%{{.*}} : tensor<1x1xi32>) shard = ["", "tp"] {stream = 3 : i64} : tensor<1x1xi32> -> tensor<64x32xf32>
+  %1 = fp8.random %seed, %offset coordinates(%tp : tensor<1x1xi32>) shard = ["", "tp"] {stream = 3 : i64} : tensor<1x1xi32> -> tensor<64x32xf32>
+  return %0, %1 : tensor<64x32xf32>, tensor<64x32xf32>
+}
+
 // CHECK-LABEL: func @linears
 // CHECK-SAME: fp8.parameter
 // CHECK-SAME: fp8.state

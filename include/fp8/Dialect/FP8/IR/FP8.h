@@ -116,6 +116,7 @@ inline constexpr StringLiteral kStateAttr = "fp8.state";
 inline constexpr StringLiteral kDonatedAttr = "fp8.donated";
 inline constexpr StringLiteral kFrozenAttr = "fp8.frozen";
 inline constexpr StringLiteral kShardAttr = "fp8.shard";
+inline constexpr StringLiteral kCoordinateAttr = "fp8.coordinate";
 inline constexpr StringLiteral kPlacementAttr = "fp8.placement";
 inline constexpr StringLiteral kNameAttr = "fp8.name";
 inline constexpr StringLiteral kSegmentAttr = "fp8.segment";

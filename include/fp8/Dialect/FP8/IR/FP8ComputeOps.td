@@ -84,6 +84,47 @@ def FP8_BroadcastOp : FP8_Op<"broadcast", [Pure, DeclareOpInterfaceMethods<Diffe
   let hasFolder = 1;
 }
 
+def FP8_RandomOp : FP8_Op<"random", [Pure, AllTypesMatch<["seed", "offset"]>]> {
+  let summary = "uniform numbers that depend on a seed, an offset and a position";
+  let description = [{
+    Multiples of 2^-24 in [0, 1), each a pure function of `seed`, `offset`, `stream` and its place in the tensor of all
+    ranks (`docs/numerics.md`, "Random numbers"): computed again, in another kernel or order or on another number of
+    ranks, it has the same bits. `seed` is the same for a whole run; `offset` another one for each step and microbatch;
+    `stream` another one for each place of a program that draws.
+
+    `shard` names, as `fp8.shard` does, for each dimension the grid axis along which the ranks hold parts of the
+    result, and `coordinates` says where this rank is along each axis named, in order: arguments marked
+    `fp8.coordinate`. Ranks that hold parts of one tensor draw different numbers, those that one rank draws for all of
+    it; without `shard` all ranks draw equal ones.
+
+    * (C1) `seed`, `offset` and `coordinates` have one element each and as many dimensions as the result;
+    * (C2) `shard` has one string a dimension, each empty or an axis of the module's `fp8.grid`, no axis twice;
+    * (C3) there are as many coordinates as axes in `shard`; one that is a function argument is marked
+      `fp8.coordinate` with its axis;
+    * (C4) `stream` is an unsigned number of 32 bits.
+
+    Example:
+    ```mlir
+    %u = fp8.random %seed, %offset coordinates(%rank : tensor<1x1xi32>) shard = ["tp", ""] {stream = 3 : i64}
+      : tensor<1x1xi32> -> tensor<64x32xf32>
+    ```
+  }];
+  let arguments = (ins FP8_I32Tensor:$seed, FP8_I32Tensor:$offset, Variadic<FP8_I32Tensor>:$coordinates,
+    OptionalAttr<ArrayAttr>:$shard, DefaultValuedAttr<I64Attr, "0">:$stream);
+  let results = (outs FP8_F32Tensor:$result);
+  let assemblyFormat = [{
+    $seed `,` $offset (`coordinates` `(` $coordinates^ `:` type($coordinates) `)`)? (`shard` `=` $shard^)? attr-dict
+    `:` type($seed) `->` type($result)
+  }];
+  let extraClassDeclaration = [{
+    /// The dimensions that ranks hold parts of, one for each coordinate.
+    ::llvm::SmallVector<int64_t> getShardedDims();
+    /// Row-major strides of the tensor of all ranks, of which the result is a part.
+    ::llvm::SmallVector<int64_t> getWholeStrides();
+  }];
+  let hasVerifier = 1;
+}
+
 def FP8_OpaqueOp : FP8_Op<"opaque", [DeclareOpInterfaceMethods<MemoryEffectsOpInterface>,
     DeclareOpInterfaceMethods<DifferentiableOpInterface>]> {
   let summary = "an operation known only by its shapes, bytes and cost";

@@ -20,6 +20,7 @@ def FP8_F8 : AnyTypeOf<[F8E4M3FN, F8E5M2], "f8E4M3FN or f8E5M2">;
 def FP8_AnyTensor : StaticShapeTensorOf<[AnyInteger, AnyFloat]>;
 def FP8_HighTensor : StaticShapeTensorOf<[BF16, F32]>;
 def FP8_F32Tensor : StaticShapeTensorOf<[F32]>;
+def FP8_I32Tensor : StaticShapeTensorOf<[I32]>;
 def FP8_F8Tensor : StaticShapeTensorOf<[FP8_F8]>;
 def FP8_MatmulOperand : StaticShapeTensorOf<[FP8_F8, BF16, F32]>;
 
