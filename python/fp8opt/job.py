@@ -134,7 +134,7 @@ class Buffers:
 @dataclasses.dataclass(frozen=True)
 class Job:
     """A job. `frees`: `prompt`, or `late` where what a coalesced gather reads and makes lives until the CPU next waits for the GPU
-    (TransformerEngine before 2.8); `ahead`: how many steps the CPU may be ahead of the GPU then. `allocator`: the mode of
+    (TransformerEngine before 2.8), or `emptied` where that is so of what it reads (since 2.8); `ahead`: how many steps the CPU may be ahead of the GPU then. `allocator`: the mode of
     PyTorch's allocator whose unused memory is counted (`expandable` or `segments`), or `none`. `steps`: the steps of each
     pipeline rank, where they are a user's own; `schedule` then says where its chunks lie. `capacity`: for experts, how many
     times the balanced number of tokens a rank may get. `device`: bytes of one GPU; `overhead`: bytes of context and libraries
@@ -167,12 +167,12 @@ class Job:
             raise InputError(
                 "expected 'virtual' of at least 2 with 'schedule' = 'interleaved', but got 1, which is the schedule 1f1b"
             )
-        if self.frees not in ("prompt", "late"):
-            raise InputError(f"expected 'frees' as prompt or late, but got '{self.frees}'")
+        if self.frees not in ("prompt", "emptied", "late"):
+            raise InputError(f"expected 'frees' as prompt, emptied or late, but got '{self.frees}'")
         if self.ahead < 0:
             raise InputError(f"expected 'ahead' of at least 0, but got {self.ahead}")
-        if self.ahead and self.frees != "late":
-            raise InputError(f"expected 'frees' = 'late' with 'ahead' = {self.ahead}, but got '{self.frees}'")
+        if self.ahead and self.frees == "prompt":
+            raise InputError(f"expected 'frees' as emptied or late with 'ahead' = {self.ahead}, but got 'prompt'")
         if self.allocator not in ("none", "expandable", "segments"):
             raise InputError(f"expected 'allocator' as none, expandable or segments, but got '{self.allocator}'")
         if not 1 <= self.capacity <= self.sizes.expert:

@@ -309,7 +309,7 @@ def test_walk_refuses_nothing_it_is_given():
         (["--timeline=9"], "between 0 and 3"),
         (["--layer=80"], "between 0 and 79"),
         (["--recompute=everything"], "'modules' of"),
-        (["--frees=soon"], "prompt or late"),
+        (["--frees=soon"], "prompt, emptied or late"),
         (["--device=lots"], "a size"),
     ],
 )

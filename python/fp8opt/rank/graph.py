@@ -29,9 +29,9 @@ class Graph:
     """The operations of a layer. Forward makes `output` from `input`; backward reads what forward made, and gradients.
 
     `bytes` has the size of every tensor; `modules` the recomputable modules (core_attn, mlp, ...) that a forward operation
-    belongs to; `flops` the floating-point operations of those that multiply; `late` the tensors that a runtime with late frees
-    holds until the CPU next waits for the GPU, `waits` the operations at which it does; `weight_operands` what the weight
-    gradients read, which waits where they are put off.
+    belongs to; `flops` the floating-point operations of those that multiply; `sent` and `gathered` what coalesced gathers
+    read and make, which late frees hold until the CPU next waits for the GPU, `waits` the operations at which it does;
+    `weight_operands` what the weight gradients read, which waits where they are put off.
     """
 
     input: str
@@ -41,7 +41,8 @@ class Graph:
     backward: List[Op] = dataclasses.field(default_factory=list)
     modules: Dict[str, FrozenSet[str]] = dataclasses.field(default_factory=dict)
     flops: Dict[str, float] = dataclasses.field(default_factory=dict)
-    late: List[str] = dataclasses.field(default_factory=list)
+    sent: List[str] = dataclasses.field(default_factory=list)
+    gathered: List[str] = dataclasses.field(default_factory=list)
     waits: FrozenSet[str] = frozenset()
     weight_operands: List[str] = dataclasses.field(default_factory=list)
 
@@ -52,12 +53,13 @@ CHECKPOINTED = frozenset(("all", "core_attn", "mlp", "moe", "shared_experts"))
 
 
 class Policy(NamedTuple):
-    """What is dropped after forward: tensors made by an operation of one of `modules`, or all but the layer's input. `late`:
-    the graph's late tensors live until the CPU next waits for the GPU."""
+    """What is dropped after forward: tensors made by an operation of one of `modules`, or all but the layer's input. `frees`:
+    `prompt`, or what lives until the CPU next waits for the GPU: `late` what coalesced gathers read and make, `emptied` what they
+    read (what they make is emptied by hand)."""
 
     modules: FrozenSet[str] = frozenset()
     everything: bool = False
-    late: bool = False
+    frees: str = "prompt"
 
 
 class Live(NamedTuple):
@@ -163,7 +165,7 @@ def walk(graph: Graph, policy: Policy = Policy()) -> Walk:
         for name in op.work:
             lives[(name, 2 * index + 2)] = [index, index]
     waits = [index for index, (op, _, _) in enumerate(order) if op.name in graph.waits]
-    late = frozenset(graph.late if policy.late else ())
+    late = {"prompt": [], "emptied": graph.sent, "late": graph.sent + graph.gathered}[policy.frees]
     result = []
     for (name, _), (born, dies) in lives.items():
         saved, held = born < first_backward <= dies, False

@@ -63,10 +63,11 @@ class _Builder:
         """Adds a backward operation of the part being built; parts are put in reverse order by `finish`."""
         self.gradients[-1].append(Op(name, tuple(reads), tuple(makes), tuple(work)))
 
-    def gathered(self, *names: str) -> None:
-        """Names what a gather reads and makes. Where gathers are coalesced, PyTorch holds it too long (`frees` = "late")."""
+    def gathered(self, sent: Tuple[str, ...], made: Tuple[str, ...]) -> None:
+        """Names what a gather reads and makes. Where gathers are coalesced, PyTorch holds it too long (`frees`)."""
         if self.coalesces:
-            self.graph.late += names
+            self.graph.sent += sent
+            self.graph.gathered += made
 
     def part(self) -> None:
         """Starts a part: its backward operations run before those of the parts added earlier."""
@@ -139,7 +140,7 @@ class _Builder:
         if gathers and kind == "column":
             operand = self.tensor(f"{name}.gathered", N, K, "fp8")
             self.forward(f"{name}.gather", [row], [operand], modules)
-            self.gathered(row, operand)
+            self.gathered((row,), (operand,))
         if gathers and kind == "row":
             whole = self.tensor(f"{name}.whole", N, M)
             self.forward(f"{name}.matmul", [operand], [whole], modules)
@@ -171,7 +172,7 @@ class _Builder:
             else:
                 gcol = mixed = self.tensor(f"{name}.dyt_gathered", N, M, "fp8")
                 self.backward(f"{name}.gather_gradient", [drow, dcol], [grow, mixed])
-                self.gathered(drow, dcol, grow, mixed)
+                self.gathered((drow, dcol), (grow, mixed))
                 if self.transposes:
                     gcol = self.tensor(f"{name}.dyt_swapped", N, M, "fp8")
                     self.backward(f"{name}.swap_gradient", [mixed], [gcol])
@@ -185,7 +186,7 @@ class _Builder:
         if gathers and kind == "column":
             operand = self.tensor(f"{name}.regathered", N, K, "fp8")
             self.backward(f"{name}.regather", [source], [operand])
-            self.gathered(source, operand)
+            self.gathered((source,), (operand,))
             full = self.tensor(f"{dx}.whole", N, K)
             self.backward(f"{name}.dgrad", [drow], [full])
             self.backward(f"{name}.dgrad_scatter", [full], [self.tensor(dx, n, K)])

@@ -37,8 +37,10 @@ def main(arguments: List[str]) -> int:
     """Runs the subcommand."""
     parser = Parser(prog="fp8opt rank", description=__doc__, epilog=EXAMPLES)
     parser.add_argument("--config", required=True, help="job file")
-    parser.add_argument("--frees", help="prompt or late, instead of the job's")
-    parser.add_argument("--ahead", type=int, help="steps that the CPU is ahead of the GPU, with late frees")
+    parser.add_argument("--frees", help="prompt, emptied or late, instead of the job's")
+    parser.add_argument(
+        "--ahead", type=int, help="steps that the CPU is ahead of the GPU, where it does not wait for it"
+    )
     parser.add_argument("--allocator", help="none, expandable or segments, instead of the job's")
     parser.add_argument(
         "--recompute", help="none, full, or a list of modules such as mla_up_proj,layernorm, instead of the job's"

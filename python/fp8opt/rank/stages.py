@@ -31,10 +31,9 @@ class PartCost(NamedTuple):
 
 def policy_of(job: Job) -> Policy:
     """The policy that a job's recomputation is."""
-    late = job.frees == "late"
     if job.recompute.granularity == "full":
-        return Policy(everything=True, late=late)
-    return Policy(frozenset(job.recompute.modules), late=late)
+        return Policy(everything=True, frees=job.frees)
+    return Policy(frozenset(job.recompute.modules), frees=job.frees)
 
 
 @lru_cache(maxsize=256)
@@ -45,7 +44,7 @@ def _part(job: Job, kind: str, layer: int) -> PartCost:
         if layer >= 0
         else {"loss": loss_graph, "embedding": embedding_graph}[kind](job)
     )
-    result = walk(graph, policy_of(job) if layer >= 0 else Policy(late=job.frees == "late"))
+    result = walk(graph, policy_of(job) if layer >= 0 else Policy(frees=job.frees))
     fp8 = job.precision.compute == "fp8" and kind in ("layer", "mtp")
     times = {op.name: op_us(graph, op, job.precision.recipe if fp8 else "bf16") for op in graph.forward}
     again = sum(times[point.op] for point in result.points if point.again)
