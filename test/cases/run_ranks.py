@@ -125,6 +125,24 @@ func.func @p4(%x: tensor<{own}f32> {{fp8.frozen, fp8.shard = ["tp", ""]}} loc("x
 }}"""
 
 
+def p5(ranks):
+    """A mask that backward draws again, of which each rank has its part."""
+    whole, own, word = f"tensor<{32 * ranks}x64xf32>", "tensor<32x64xf32>", "tensor<1x1xi32>"
+    return "policy=recompute-all", f"""
+func.func @p5(%x: {own} {{fp8.shard = ["tp", ""]}} loc("x"), %seed: {word} loc("seed"), %offset: {word} loc("offset"),
+              %rank: {word} {{fp8.coordinate = "tp"}} loc("rank")) -> {whole} {{
+  %a = math.tanh %x : {own} loc("a")
+  %u = fp8.random %seed, %offset coordinates(%rank : {word}) shard = ["tp", ""] : {word} -> {own} loc("u")
+  %p = arith.constant dense<2.500000e-01> : {own}
+  %zero = arith.constant dense<0.000000e+00> : {own}
+  %mask = arith.cmpf oge, %u, %p : {own} loc("mask")
+  %dropped = arith.select %mask, %a, %zero : tensor<32x64xi1>, {own} loc("dropped")
+  %g = fp8.all_gather %dropped axis = "tp" dim = 0 : {own} -> {whole} loc("g")
+  %y = math.exp %g : {whole} loc("y")
+  return %y : {whole}
+}}"""
+
+
 def run(ranks, artifact, *options):
     output = folder / "out.json"
     done = subprocess.run(["mpirun", "--oversubscribe", "-n", str(ranks), fp8_run, str(artifact), f"--json={output}", *options],

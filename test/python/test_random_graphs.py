@@ -14,7 +14,10 @@ import pytest
 
 from fp8opt.testing.inputs import read_outputs
 from fp8opt.testing.numerics import relative_error
-from fp8opt.testing.random_graphs import TOLERANCE
+from fp8opt.testing.random_graphs import TOLERANCE, random_graph
+
+# Graphs with dropouts, of seeds of their own.
+DROPPING = range(1000, 1004)
 
 
 @pytest.fixture(scope="module")
@@ -43,3 +46,16 @@ def test_graph(folders, random_graphs_100, seed):
     errors = {name: relative_error(outputs[name], expected[name]) for name in expected}
     worst = max(errors, key=errors.get)
     assert errors[worst] <= TOLERANCE, f"{worst}: {errors[worst]:.2e}"
+
+
+def test_graphs_that_drop(tools, tmp_path):
+    expected = {}
+    for seed in DROPPING:
+        graph, expected[seed] = random_graph(seed, drops=True)
+        (tmp_path / f"graph-{seed}.mlir").write_text(str(graph.emit()))
+    done = subprocess.run([tools / "fp8-test-graphs", tmp_path], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    assert done.returncode == 0, done.stdout
+    for seed in DROPPING:
+        outputs = read_outputs(tmp_path / "out" / f"graph-{seed}")
+        errors = {name: relative_error(outputs[name], value) for name, value in expected[seed].items()}
+        assert max(errors.values()) <= TOLERANCE, (seed, errors)

@@ -19,7 +19,7 @@ from typing import Dict, List, Optional, Sequence, Tuple
 import numpy as np
 
 from ..builder import Module
-from ..tensor_types import TensorType
+from ..tensor_types import TensorType, tensor
 from ..values import Value
 from .inputs import make_input
 from .numerics import RECIPES, DelayedState, Linear, perturb, rounded
@@ -29,6 +29,25 @@ HISTORY = 4
 
 def _erf(x: np.ndarray) -> np.ndarray:
     return np.vectorize(math.erf, otypes=[np.float64])(x).astype(np.float32)
+
+
+# Seed and offset of what a dropout draws, and the probability of zero: exact in f32.
+DRAW = (("seed", 11), ("offset", 6))
+DROPPED = 0.375
+
+
+def _kept(node: "Node") -> np.ndarray:
+    """Where a dropout keeps its operand: Philox4x32-10 at each place (docs/numerics.md, "Random numbers")."""
+    place = np.arange(math.prod(node.type.shape), dtype=np.uint64)
+    (_, seed), (_, offset) = DRAW
+    low = np.uint64(2**32 - 1)
+    a, b, c, d = place & low, place >> np.uint64(32), np.full_like(place, offset), np.zeros_like(place)
+    for number in range(10):
+        first, second = np.uint64(0xD2511F53) * a, np.uint64(0xCD9E8D57) * c
+        key = [np.uint64((value + number * step) % 2**32) for value, step in ((seed, 0x9E3779B9),
+                                                                              (node.attribute, 0xBB67AE85))]
+        a, b, c, d = (second >> np.uint64(32)) ^ b ^ key[0], second & low, (first >> np.uint64(32)) ^ d ^ key[1], first & low
+    return ((a >> np.uint64(8)).astype(np.float64) / 2**24 >= DROPPED).reshape(node.type.shape)
 
 
 # Result of each elementwise op in f32, and the factor of the gradient for each operand from (operands, result).
@@ -60,13 +79,13 @@ INEXACT = {"math.exp", "math.log", "math.rsqrt", "math.tanh", "math.erf", "sum",
 @dataclass
 class Node:
     """One value: `kind` is `argument`, `constant`, an elementwise op, `sum`, `max`, `broadcast`, `permute`,
-    `transpose`, `slice`, `reshape`, `extf`, `truncf`, `matmul` or `linear`."""
+    `transpose`, `slice`, `reshape`, `extf`, `truncf`, `matmul`, `linear` or `dropout`."""
 
     name: str
     kind: str
     type: TensorType
     operands: Tuple[int, ...] = ()
-    attribute: object = None  # marks, value, axes, permutation, offsets, or recipe
+    attribute: object = None  # marks, value, axes, permutation, offsets, recipe, or the stream of a dropout
 
 
 class Graph:
@@ -119,6 +138,12 @@ class Graph:
             elif kind == "linear":
                 values[index] = f.linear(*operands, attribute, states.get(index, ()), name=name,
                                          element=node.type.element)
+            elif kind == "dropout":
+                word = tensor("i32", 1, 1)
+                seed, offset = (f.constant(value, word, name=f"{name}_{what}") for what, value in DRAW)
+                drawn = f.random(seed, offset, node.type.shape, attribute, name=f"{name}_drawn")
+                kept = f.compare("oge", drawn, f.constant(DROPPED, drawn.type, name=f"{name}_p"), name=f"{name}_kept")
+                values[index] = f.select(kept, operands[0], f.constant(0.0, node.type, name=f"{name}_zero"), name=name)
             else:
                 raise ValueError(f"unknown kind '{kind}'")
         f.returns(*[values[index] for index in self.results])
@@ -194,6 +219,8 @@ class Run:
             result = x[0]
         elif kind == "matmul":
             result = x[0].astype(np.float64) @ x[1].astype(np.float64)
+        elif kind == "dropout":
+            result = np.where(_kept(node), x[0], np.float32(0))
         elif kind == "linear":
             if attribute == "delayed":
                 self.states[index] = DelayedState.fresh(HISTORY)
@@ -266,6 +293,8 @@ class Run:
         if kind == "matmul":
             g = rounded(g, self.graph.nodes[node.operands[0]].type.element).astype(np.float64)
             return [self._inexact(g @ x[1].T.astype(np.float64)), self._inexact(x[0].T.astype(np.float64) @ g)]
+        if kind == "dropout":
+            return [np.where(_kept(node), g, np.float32(0))]
         if kind == "linear":
             return [self._inexact(part) for part in self.linears[index].backward(g)]
         raise ValueError(f"unknown kind '{kind}'")

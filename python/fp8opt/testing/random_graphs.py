@@ -45,8 +45,9 @@ BF16_BINARY = ("arith.addf", "arith.subf", "arith.mulf", "arith.maximumf", "arit
 class Generator:
     """Draws one graph; values are evaluated as they are drawn, so that no op leaves its domain."""
 
-    def __init__(self, seed: int, variant: int):
+    def __init__(self, seed: int, variant: int, drops: bool = False):
         self.random = random.Random(f"{seed}/{variant}")
+        self.drops = drops
         self.graph = Graph()
         self.run = Run(self.graph, INPUT_SEED)
         self.values = self.run.values
@@ -61,6 +62,7 @@ class Generator:
         target = self.random.randint(5, 40)
         makers = [self.elementwise] * 6 + [self.linear] * 3 + [self.view] * 2 + [self.reduction, self.broadcast,
                                                                                self.conversion, self.matmul]
+        makers += [self.dropout] * 3 if self.drops else []
         attempts = 0
         while self.operations() < target and attempts < 400:
             attempts += 1
@@ -165,6 +167,11 @@ class Generator:
         shape = [self.random.choice(self.dims) if dim == 1 else dim for dim in self.type(x).shape]
         self.add("broadcast", self.type(x).with_shape(shape), (x,))
 
+    def dropout(self):
+        x = self.pick()
+        # Streams of two draws at most: equal draws of one shape are one value.
+        self.add("dropout", self.type(x), (x,), self.random.randint(0, 1))
+
     def linear(self):
         recipe = self.random.choice(["rowwise", "tensorwise", "block128", "delayed"])
         multiple = 128 if recipe == "block128" else 16
@@ -204,10 +211,12 @@ def well_conditioned(graph: Graph, seed: int, outputs: Dict[str, np.ndarray]) ->
     return all(relative_error(moved[name], value) <= CONDITION for name, value in outputs.items())
 
 
-def random_graph(seed: int):
-    """The graph of `seed` and its expected outputs by name, in the order of a run."""
+def random_graph(seed: int, drops: bool = False):
+    """The graph of `seed` and its expected outputs by name, in the order of a run. One that `drops` has dropouts."""
     for variant in range(200):
-        graph = Generator(seed, variant).draw()
+        graph = Generator(seed, variant, drops).draw()
+        if drops and not any(node.kind == "dropout" for node in graph.nodes):
+            continue
         operations = sum(node.kind not in ("argument", "constant") for node in graph.nodes)
         if not 5 <= operations <= 40 or not graph.results:
             continue
