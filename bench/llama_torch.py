@@ -2,15 +2,16 @@
 #
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
-# The layers that the benchmarks of captured graphs run: feed-forward and whole block, with float8 linears of one scale a row
-# as torchao's recipe of that name has them. Any device, the meta device too. Needs torch.
+# The layers that the benchmarks of captured graphs run: feed-forward and whole block (torch_layers.py), with float8
+# linears of one scale a row as torchao's recipe of that name has them. Any device, the meta device too. Needs torch.
 #
 # ===------------------------------------------------------=== #
 """Feed-forward layers and blocks of Llama with float8 rowwise linears."""
 
 import torch
-import torch.nn.functional as F
 from torch import nn
+
+from torch_layers import Block, Residual, rotary
 
 E4M3 = torch.float8_e4m3fn
 LARGEST = 448.0
@@ -58,71 +59,21 @@ class Linear(nn.Module):
         return Rowwise.apply(x, self.weight)
 
 
-class FeedForward(nn.Module):
-    """w2(silu(w1(x)) * w3(x))."""
-
-    def __init__(self, dim, ffn):
-        super().__init__()
-        self.w1, self.w3, self.w2 = Linear(dim, ffn), Linear(dim, ffn), Linear(ffn, dim)
-
-    def forward(self, x):
-        return self.w2(F.silu(self.w1(x)) * self.w3(x))
-
-
-class Norm(nn.Module):
-    def __init__(self, dim):
-        super().__init__()
-        self.weight = nn.Parameter(torch.ones(dim, dtype=torch.bfloat16))
-
-    def forward(self, x):
-        wide = x.float()
-        return (wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + 1e-5)).to(x.dtype) * self.weight
-
-
-class Attention(nn.Module):
-    """Causal attention over one sequence, with rotary positions."""
-
-    def __init__(self, dim, heads, groups):
-        super().__init__()
-        self.heads, self.groups, self.size = heads, groups, dim // heads
-        self.wq, self.wk = Linear(dim, dim), Linear(dim, groups * self.size)
-        self.wv, self.wo = Linear(dim, groups * self.size), Linear(dim, dim)
-
-    def forward(self, x, cos, sin):
-        tokens = x.shape[0]
-        q, k, v = (w(x).view(1, tokens, -1, self.size).transpose(1, 2) for w in (self.wq, self.wk, self.wv))
-        q, k = rotated(q, cos, sin), rotated(k, cos, sin)
-        k, v = (y.repeat_interleave(self.heads // self.groups, dim=1) for y in (k, v))
-        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        return self.wo(y.transpose(1, 2).reshape(tokens, -1))
-
-
-def rotated(x, cos, sin):
-    a, b = x.chunk(2, dim=-1)
-    return x * cos + torch.cat((-b, a), dim=-1) * sin
-
-
-class FeedForwardLayer(nn.Module):
+class FeedForwardLayer(Residual):
     def __init__(self, dim, ffn, heads, groups):
-        super().__init__()
-        self.feed_forward = FeedForward(dim, ffn)
+        super().__init__(dim, ffn, Linear)
 
     def forward(self, x, cos, sin):
-        return x + self.feed_forward(x)
+        return super().forward(x)
 
 
-class Block(nn.Module):
+class Layer(Block):
     def __init__(self, dim, ffn, heads, groups):
-        super().__init__()
-        self.attention_norm, self.attention = Norm(dim), Attention(dim, heads, groups)
-        self.ffn_norm, self.feed_forward = Norm(dim), FeedForward(dim, ffn)
-
-    def forward(self, x, cos, sin):
-        x = x + self.attention(self.attention_norm(x), cos, sin)
-        return x + self.feed_forward(self.ffn_norm(x))
+        super().__init__(dim, ffn, heads, groups, Linear)
+        self.to(torch.bfloat16)
 
 
-LAYERS = {"ffn": FeedForwardLayer, "block": Block}
+LAYERS = {"ffn": FeedForwardLayer, "block": Layer}
 
 
 class Stack(nn.Module):
@@ -141,9 +92,6 @@ class Stack(nn.Module):
 
 def inputs(tokens, dim, heads, device):
     """x, which requires its gradient, and the tables of rotary positions."""
-    size = dim // heads
     x = torch.randn(tokens, dim, device=device, dtype=torch.bfloat16).requires_grad_()
-    position = torch.arange(tokens, device=device, dtype=torch.float32)
-    frequency = 500000.0 ** (-torch.arange(0, size, 2, device=device, dtype=torch.float32) / size)
-    angle = torch.outer(position, frequency).repeat(1, 2)
-    return x, angle.cos().bfloat16(), angle.sin().bfloat16()
+    cos, sin = rotary(tokens, dim // heads, device)
+    return x, cos.bfloat16(), sin.bfloat16()

@@ -100,7 +100,7 @@ def stock(options, row):
 
 
 def ours(options, row, known):
-    """fp8opt at a peak; `known` holds the variants of the layer once they are known."""
+    """fp8opt at a peak; `known` holds the ways to split a layer once they are known."""
     import contextlib
 
     from fp8opt.apply import compile_blocks, partitioned
@@ -114,8 +114,8 @@ def ours(options, row, known):
             stack.compile()
         else:
             plan = compile_blocks(stack.layers, *inputs, budget=row["budget"], target=target, compiler=options.fp8_opt,
-                                  variants=known.get("variants"))
-            known["variants"] = plan.variants
+                                  ways=known.get("ways"))
+            known["ways"] = plan.ways
         row["plan_s"] = time.time() - started
         measure(options, stack, inputs, row)
     if options.whole:
@@ -125,7 +125,6 @@ def ours(options, row, known):
     else:
         row["expected_peak_bytes"], row["expected_ms"] = plan.expected_peak_bytes, plan.expected_seconds * 1e3
         row["chosen"] = [str(item.choice) for item in plan.chosen]
-        row["compiled"] = [dataclasses.asdict(item) for partitioner in plan.partitioners for item in partitioner.chosen]
 
 
 def show(row):
@@ -156,7 +155,7 @@ def run(options):
         rows.append(row)
         show(row)
         result = {"schema": "fp8opt-partitioned-2", "torch": torch.__version__, "options": vars(options), "rows": rows,
-                  "variants": [dataclasses.asdict(item) for item in known.get("variants", [])],
+                  "variants": [dataclasses.asdict(item) for item in known["ways"].variants] if "ways" in known else [],
                   "device": torch.cuda.get_device_name() if options.device == "cuda" else "cpu"}
         if options.out:  # also where a limit of time ends the run
             pathlib.Path(options.out).write_text(json.dumps(result, indent=1, default=str) + "\n")

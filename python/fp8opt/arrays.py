@@ -53,9 +53,9 @@ def run_numpy(function: Function, arguments: Mapping[str, Any],
 
 
 def run_torch(function: Function, arguments: Mapping[str, Any], device: Any = None,
-              placed: Optional[Mapping[str, Any]] = None) -> Dict[str, Any]:
+              placed: Optional[Mapping[str, Any]] = None, arena: Optional[Callable[[int], Any]] = None) -> Dict[str, Any]:
     """Runs on torch tensors, on torch's current stream where they are on a GPU. Gives views of where the results lie:
-    those in the arena are valid until the next run of the function."""
+    those in the arena (`arena`, as `Function.run` has it) are valid until the next run in it."""
     import torch
 
     types = {DType.bf16: torch.bfloat16, DType.f32: torch.float32, DType.f8E4M3FN: torch.float8_e4m3fn,
@@ -76,7 +76,8 @@ def run_torch(function: Function, arguments: Mapping[str, Any], device: Any = No
         elements = data[:data.numel() // result.dtype.itemsize * result.dtype.itemsize].view(types[result.dtype])
         return elements.as_strided(result.shape, result.strides)
 
-    found = function.run(arguments, lambda size: torch.empty(size, dtype=torch.uint8, device=device), placed, stream)
+    found = function.run(arguments, lambda size: torch.empty(size, dtype=torch.uint8, device=device), placed, stream,
+                         arena)
     return {name: read(result) for name, result in found.items()}
 
 

@@ -249,7 +249,7 @@ class Program:
 
 
 class Function:
-    """A function of a program. It keeps its arena between runs."""
+    """A function of a program. It keeps its arena between runs, unless the caller gives one."""
 
     def __init__(self, program: Program, index: int):
         self._program, self._library, self._index = program, program._library, index
@@ -282,25 +282,23 @@ class Function:
             self._library.fp8rt_destroy_runner(self._runner)
             self._runner = ctypes.c_void_p()
 
-    def _prepare(self, allocate: Callable[[int], Any]) -> int:
-        """Makes the runner and the arena; gives the arena's size."""
+    def _prepare(self) -> int:
+        """Makes the runner; gives the arena's size."""
         if not self._runner:
             options = _RunnerOptions(struct_size=ctypes.sizeof(_RunnerOptions))
             error = ctypes.c_void_p()
             _check(self._library.fp8rt_create_runner(self._program._handle, self._index, ctypes.byref(options),
                                                      ctypes.byref(self._runner), ctypes.byref(error)), error)
-        size = self._library.fp8rt_runner_arena_bytes(self._runner)
-        if self._arena is None:
-            # Room to begin at a multiple of 256.
-            self._arena = allocate(size + 256)
-        return size
+        return self._library.fp8rt_runner_arena_bytes(self._runner)
 
     def run(self, arguments: Mapping[str, Any], allocate: Callable[[int], Any],
-            placed: Optional[Mapping[str, Any]] = None, stream: int = 0) -> Dict[str, ResultArray]:
+            placed: Optional[Mapping[str, Any]] = None, stream: int = 0,
+            arena: Optional[Callable[[int], Any]] = None) -> Dict[str, ResultArray]:
         """Runs once in planned memory, on the CUDA stream `stream` on a GPU, without waiting for it.
 
         `arguments` has an array for each argument, by name; `placed` may have one for results that the caller places,
-        where `allocate` makes the others. Results in the arena are valid until the next run. Raises Error where an array
+        where `allocate` makes the others. `arena` gives memory of a size for the arena of this run; without it, the function
+        keeps one of its own. Results in the arena are valid until the next run in it. Raises Error where an array
         is missing, of another size or in the wrong place, and where the run fails.
         """
         is_cuda = self.backend == "cuda"
@@ -330,10 +328,15 @@ class Function:
                             f"but got {memory.nbytes}")
             targets[number] = memory.address
             arrays.append((memory, array))
-        size = self._prepare(allocate)
-        arena = _memory_of(self._arena, is_cuda, "the arena", stream)
-        arrays.append((arena, self._arena))
-        base = arena.address
+        size = self._prepare()
+        # Room to begin at a multiple of 256.
+        if arena is not None:
+            whole = arena(size + 256)
+        else:
+            whole = self._arena = allocate(size + 256) if self._arena is None else self._arena
+        memory = _memory_of(whole, is_cuda, "the arena", stream)
+        arrays.append((memory, whole))
+        base = memory.address
         error = ctypes.c_void_p()
         _check(self._library.fp8rt_run(self._runner, addresses, targets, (base + 255) // 256 * 256, size, stream,
                                        ctypes.byref(error)), error)

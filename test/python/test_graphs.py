@@ -95,15 +95,15 @@ def test_budget_is_obeyed(compiler):
 def test_places_in_the_users_code(compiler):
     plan = plan_graph(load_graph(FOLDER / "llama_block.json"), compiler=compiler)
     places = {(plan.location(value).module, plan.location(value).line) for value in plan.kept}
-    source = (pathlib.Path(__file__).parent / "torch_models.py").read_text().splitlines()
+    source = (FOLDER.parents[2] / "bench" / "torch_layers.py").read_text().splitlines()
     line = source.index("        return self.w2(F.silu(self.w1(x)) * self.w3(x))") + 1
-    assert ("feed_forward.w1", f"test/python/torch_models.py:{line}") in places
-    assert all(line.startswith("test/python/torch_models.py:") for _, line in places)
+    assert ("feed_forward.w1", f"bench/torch_layers.py:{line}") in places
+    assert all(line.startswith("bench/torch_layers.py:") for _, line in places)
 
 
 def test_imported_ir_carries_names_and_lines():
     text = import_graph(load_graph(FOLDER / "llama_block.json")).text
-    assert 'loc("mm"("test/python/torch_models.py":' in text
+    assert 'loc("mm"("bench/torch_layers.py":' in text
 
 
 def test_explanation_names_the_fault(compiler):

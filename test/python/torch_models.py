@@ -8,6 +8,8 @@
 # ===----------------------------------------------------------------=== #
 """Each function gives a module, its inputs, and keyword arguments. `MODELS` has them by name."""
 
+import pathlib
+import sys
 from functools import partial
 
 import torch
@@ -15,64 +17,11 @@ import torch.nn as nn
 import torch.nn.functional as F
 from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "bench"))
+
+from torch_layers import Block, Norm, Residual, rotary
+
 BF16 = torch.bfloat16
-
-
-class FeedForward(nn.Module):
-    def __init__(self, dim, hidden):
-        super().__init__()
-        self.w1 = nn.Linear(dim, hidden, bias=False)
-        self.w3 = nn.Linear(dim, hidden, bias=False)
-        self.w2 = nn.Linear(hidden, dim, bias=False)
-
-    def forward(self, x):
-        return self.w2(F.silu(self.w1(x)) * self.w3(x))
-
-
-class Norm(nn.Module):
-    def __init__(self, dim):
-        super().__init__()
-        self.weight = nn.Parameter(torch.ones(dim))
-
-    def forward(self, x):
-        wide = x.float()
-        return (wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + 1e-5)).to(x.dtype) * self.weight
-
-
-class Attention(nn.Module):
-    def __init__(self, dim, heads, groups):
-        super().__init__()
-        self.heads, self.groups, self.size = heads, groups, dim // heads
-        self.wq = nn.Linear(dim, dim, bias=False)
-        self.wk = nn.Linear(dim, groups * self.size, bias=False)
-        self.wv = nn.Linear(dim, groups * self.size, bias=False)
-        self.wo = nn.Linear(dim, dim, bias=False)
-
-    def forward(self, x, cos, sin):
-        batch, tokens, _ = x.shape
-        q, k, v = (w(x).view(batch, tokens, -1, self.size).transpose(1, 2) for w in (self.wq, self.wk, self.wv))
-        q, k = rotate(q, cos, sin), rotate(k, cos, sin)
-        k, v = (y.repeat_interleave(self.heads // self.groups, dim=1) for y in (k, v))
-        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        return self.wo(y.transpose(1, 2).reshape(batch, tokens, -1))
-
-
-def rotate(x, cos, sin):
-    a, b = x.chunk(2, dim=-1)
-    return x * cos + torch.cat((-b, a), dim=-1) * sin
-
-
-class Block(nn.Module):
-    """One block of Llama in plain torch."""
-
-    def __init__(self, dim, hidden, heads, groups):
-        super().__init__()
-        self.attention_norm, self.attention = Norm(dim), Attention(dim, heads, groups)
-        self.ffn_norm, self.feed_forward = Norm(dim), FeedForward(dim, hidden)
-
-    def forward(self, x, cos, sin):
-        x = x + self.attention(self.attention_norm(x), cos, sin)
-        return x + self.feed_forward(self.ffn_norm(x))
 
 
 class Llama(nn.Module):
@@ -89,25 +38,11 @@ class Llama(nn.Module):
         self.size = dim // heads
 
     def forward(self, tokens, labels):
-        position = torch.arange(tokens.shape[1], device=tokens.device, dtype=torch.float32)
-        frequency = 500000.0 ** (-torch.arange(0, self.size, 2, device=tokens.device, dtype=torch.float32) / self.size)
-        angle = torch.outer(position, frequency).repeat(1, 2)
         x = self.embedding(tokens)
-        cos, sin = angle.cos().to(x.dtype), angle.sin().to(x.dtype)
+        cos, sin = (table.to(x.dtype) for table in rotary(tokens.shape[1], self.size, tokens.device))
         for layer in self.layers:
             x = layer(x, cos, sin)
         return F.cross_entropy(self.head(self.norm(x)).flatten(0, 1).float(), labels.flatten())
-
-
-class Residual(nn.Module):
-    """A feed-forward block with its residual connection."""
-
-    def __init__(self, dim, hidden):
-        super().__init__()
-        self.feed_forward = FeedForward(dim, hidden)
-
-    def forward(self, x):
-        return x + self.feed_forward(x)
 
 
 class Stack(nn.Module):

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
 # torch.compile(backend="fp8opt"): the joint graph is split by a plan, then each forward and backward graph is cut into
-# stretches that the dialect has ops for, which are compiled and run with their own arena, and the rest, which PyTorch runs.
+# stretches that the dialect has ops for, which are compiled and run in one arena, and the rest, which PyTorch runs.
 # Needs torch.
 #
 #===----------------------------------------------------------------------===//
@@ -32,12 +32,29 @@ __all__ = ["Backend", "fp8opt"]
 _RUNNABLE = {*ARITHMETIC, "float8_e4m3fn", "float8_e5m2"}
 
 
+class Arenas:
+    """One arena a device, for all stretches of a backend: they run one after the other on one stream, and all that outlives
+    one of them lies in torch's own memory."""
+
+    def __init__(self) -> None:
+        self.sizes: Dict[torch.device, int] = {}
+        self.memory: Dict[torch.device, torch.Tensor] = {}
+
+    def get(self, size: int, device: torch.device) -> torch.Tensor:
+        """At least `size` bytes, the same at every call until a larger size is asked for."""
+        self.sizes[device] = max(self.sizes.get(device, 0), size)
+        if device not in self.memory or self.memory[device].numel() < size:
+            self.memory.pop(device, None)  # first, so that the two are not there at once
+            self.memory[device] = torch.empty(self.sizes[device], dtype=torch.uint8, device=device)
+        return self.memory[device]
+
+
 class Stretch(torch.nn.Module):
     """A part of a graph, compiled: called with the part's inputs, gives its outputs."""
 
-    def __init__(self, program: Program, artifact: Artifact, single: bool):
+    def __init__(self, program: Program, artifact: Artifact, single: bool, arenas: Arenas):
         super().__init__()
-        self.program, self.artifact, self.single = program, artifact, single
+        self.program, self.artifact, self.single, self.arenas = program, artifact, single, arenas
         self.function = next(iter(artifact.functions.values()))
         self.inputs = [(item.name, item.tensor) for item in program.graph.inputs]
         self.shapes = {argument.name: argument.shape for argument in self.function.arguments}
@@ -51,7 +68,7 @@ class Stretch(torch.nn.Module):
                 given[name] = _in_memory_order(value, tensor, self.shapes[name])
         device = inputs[0].device
         placed = {name: torch.empty(shape, dtype=dtype, device=device) for name, shape, dtype in self.results}
-        run_torch(self.function, given, device, placed)
+        run_torch(self.function, given, device, placed, lambda size: self.arenas.get(size, device))
         outputs = []
         for place in self.program.outputs:
             base = given[place.name] if place.is_argument else placed[place.name]
@@ -78,19 +95,21 @@ class Backend:
 
     `budget` limits the peak of each graph's step, as planned. Stretches of a graph run with kernels of fp8-opt on the
     device that their inputs lie on (a CPU, or the GPU of `target`); what has no op in the dialect is run by PyTorch.
-    `stretches` lists what was compiled, `left` the operations that PyTorch runs, with their numbers."""
+    All stretches share one arena a device (`arenas`). `stretches` lists what was compiled, `left` the operations that PyTorch
+    runs, with their numbers."""
 
     def __init__(self, budget: Budget = None, target: str = "h200", compiler: Optional[str] = None):
         self.partitioner = PlanPartitioner(budget, target, compiler)
         self.target = target
         self.stretches: List[Stretch] = []
+        self.arenas = Arenas()
         self.left: Dict[str, int] = {}
 
     def __call__(self, module: torch.fx.GraphModule, inputs: Any, **_options: Any) -> Any:
         from torch._dynamo.backends.common import aot_autograd
 
         return aot_autograd(fw_compiler=self._compile, bw_compiler=self._compile, partition_fn=self.partitioner,
-                            decompositions=default_decompositions())(module, inputs)
+                            decompositions=_decompositions())(module, inputs)
 
     def _compile(self, module: torch.fx.GraphModule, _inputs: Any) -> Any:
         from functorch.compile import make_boxed_func
@@ -134,9 +153,14 @@ class Backend:
                 output.args = (output.args[0][0],)
             part.recompile()
             return
-        stretch = Stretch(program, artifact, single)
+        stretch = Stretch(program, artifact, single, self.arenas)
         self.stretches.append(stretch)
         setattr(module, name, stretch)
+
+
+def _decompositions() -> dict:
+    """Inductor's table, but for dropout, which PyTorch runs, so that its mask is eager's."""
+    return {op: function for op, function in default_decompositions().items() if "native_dropout.default" not in str(op)}
 
 
 def _computes(node: torch.fx.Node) -> bool:

@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
 # What a forward or backward graph takes under Inductor is decided by Inductor: which operations become buffers, which of them
-# one kernel writes, and in which order kernels run. So its own lowering and scheduler are asked, without generating any code:
-# the peak is that of its buffers, the time that of its kernels' bytes and its products. One thing is decided here: which
-# kernels may be one, since a kernel that writes the operands of several products needs all of them at once. Needs torch.
+# one kernel writes, in which order kernels run and which buffer is used again. So Inductor itself is asked, and nothing is
+# compiled: the peak is that of its buffers, the time that of its kernels' bytes and its products. One thing is decided here:
+# which kernels may be one, since a kernel that writes the operands of several products needs all of them at once. Needs torch.
 #
 #===----------------------------------------------------------------------===//
 """The memory and time of a graph under Inductor, and limits on its fusion."""
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any, Dict, FrozenSet, List, Optional, Tuple
 
 import torch
@@ -50,12 +51,14 @@ RATES = {"h200": Rates(1.28e15, 0.74e15, 1.16e15, 2.0e12), "cpu": Rates(1e11, 1e
 @dataclass(frozen=True)
 class Schedule:
     """What a graph takes. `peak_bytes` is the largest sum of what it has allocated and of the inputs that it frees;
-    `peak_at` names the kernel at which that is; `seconds` is an estimate."""
+    `peak_at` names the buffer or the kernel that reaches it; `seconds` is an estimate. Where the peak is not `exact`, it may be
+    too high."""
 
     peak_bytes: int
     peak_at: str
     seconds: float
     kernels: int
+    exact: bool = False
 
 
 def limit_fusion(graph: torch.fx.GraphModule, level: int, large: int) -> None:
@@ -144,19 +147,28 @@ def _size(dependence: Any) -> int:
         return 0
 
 
-def schedule(graph: torch.fx.GraphModule, backward: bool, rates: Rates) -> Schedule:
-    """What a forward or backward graph, as a partitioner gives it, takes under Inductor. Nothing is computed or compiled,
+def schedule(graph: torch.fx.GraphModule, backward: bool, rates: Rates, exact: bool = False) -> Schedule:
+    """What a forward or backward graph, as a partitioner gives it, takes under Inductor. Without `exact`, its scheduler is
+    asked, which does not know of buffers that a kernel writes in the place of others, so that the peak may be too high; with it,
+    Inductor generates its code, which takes several times as long, and the allocations in it are added up. Nothing is compiled,
     and the graph is left as it is."""
-    from torch._inductor import compile_fx, config, memory
+    from torch._guards import TracingContext, detect_fake_mode, tracing
+    from torch._inductor import compile_fx, config
     from torch._inductor.debug import DebugContext
     from torch._inductor.graph import GraphLowering
     from torch._inductor.virtualized import V
-    from torch.utils._ordered_set import OrderedSet
 
     graph = copy.deepcopy(graph)
-    inputs = [node.meta["val"] for node in graph.graph.nodes if node.op == "placeholder"]
+    given = [node for node in graph.graph.nodes if node.op == "placeholder"]
+    inputs = [node.meta["val"] for node in given]
+    # What is kept from forward to backward is let go as soon as backward is done with it; parameters, inputs and the
+    # gradients of results are somebody else's.
+    kept = [index for index, node in enumerate(given) if backward and isinstance(inputs[index], torch.Tensor)
+            and not node.name.startswith(("primals", "tangents"))]
+    context = TracingContext(detect_fake_mode(inputs))
+    context.fw_metadata = SimpleNamespace(bw_donated_idxs=kept) if backward else None
     compile_fx.view_to_reshape(graph)
-    with torch.no_grad(), config.patch(_pre_fusion_custom_pass=FUSION_LIMIT), _tracing(inputs):
+    with torch.no_grad(), config.patch(_pre_fusion_custom_pass=FUSION_LIMIT), tracing(context):
         mode = compile_fx.fake_tensor_prop(graph, inputs)
         compile_fx._recursive_record_original_output_strides(graph)
         with V.set_fake_mode(mode):
@@ -165,42 +177,101 @@ def schedule(graph: torch.fx.GraphModule, backward: bool, rates: Rates) -> Sched
                                     graph_id=0, is_backward=backward, is_inference=False)
             with V.set_graph_handler(lowered), V.set_extern_kernel_nodes([]), V.set_debug_handler(DebugContext()):
                 lowered.run(*inputs)
-                lowered._update_scheduler()
-                scheduler = lowered.scheduler
-                given = OrderedSet(lowered.graph_inputs.keys())
-                results = OrderedSet(lowered.get_output_names())
-                _, freed = memory.prepare_planning_info(scheduler.nodes, scheduler.name_to_buf,
-                                                        scheduler.name_to_fused_node, given, results)
-                lives, _, _ = memory.compute_memory_timeline(scheduler.nodes, freed, results)
-                peak, at = _peak(lives, len(scheduler.nodes))
-                seconds = _seconds(scheduler.nodes, rates)
-                return Schedule(peak, scheduler.nodes[at].get_name() if scheduler.nodes else "", seconds,
-                                len(scheduler.nodes))
+                if exact:
+                    lowered.codegen()
+                    lives = _Storages(lowered)
+                    for index in kept:
+                        lives.add(given[index].name, inputs[index].numel() * inputs[index].element_size())
+                    for line in lowered.wrapper_code.lines:
+                        lives.run(line)
+                    peak, at = lives.peak, lives.peak_at
+                else:
+                    lowered._update_scheduler()
+                    peak, at = _peak(lowered)
+                nodes = lowered.scheduler.nodes
+                return Schedule(peak, at, _seconds(nodes, rates), len(nodes), exact)
 
 
-def _tracing(inputs: List[Any]) -> Any:
-    """The context that Inductor compiles in: the one that runs, or a fresh one."""
-    import contextlib
+def _peak(graph: Any) -> Tuple[int, str]:
+    """The largest sum of buffers by the scheduler's account of their lives, and the kernel at which it is."""
+    from torch._inductor import memory
+    from torch.utils._ordered_set import OrderedSet
 
-    from torch._guards import TracingContext, detect_fake_mode, tracing
-
-    return contextlib.nullcontext() if TracingContext.try_get() else tracing(TracingContext(detect_fake_mode(inputs)))
-
-
-def _peak(lives: List[Any], steps: int) -> Tuple[int, int]:
-    """The largest sum of the buffers that live at one step, and the step."""
-    change = [0] * (steps + 2)
-    for life in lives:
-        # A result that nothing reads is freed before it is made, by the scheduler's account; it stays to the end.
-        end = life.end_step if life.end_step >= life.start_step else steps
+    scheduler = graph.scheduler
+    nodes, results = scheduler.nodes, OrderedSet(graph.get_output_names())
+    _, freed = memory.prepare_planning_info(nodes, scheduler.name_to_buf, scheduler.name_to_fused_node,
+                                            OrderedSet(graph.graph_inputs.keys()), results)
+    change = [0] * (len(nodes) + 2)
+    for life in memory.compute_memory_timeline(nodes, freed, results)[0]:
+        # A result that nothing reads is freed before it is made, by this account; it stays to the end.
+        stays = life.end_step < life.start_step
         change[life.start_step] += life.size_alloc
-        change[end + 1] -= life.size_free if life.end_step >= life.start_step else life.size_alloc
-    live, best, at = 0, 0, 0
-    for step in range(steps):
+        change[len(nodes) + 1 if stays else life.end_step + 1] -= life.size_alloc if stays else life.size_free
+    live, best, at = 0, 0, ""
+    for step, node in enumerate(nodes):
         live += change[step]
         if live > best:
-            best, at = live, step
+            best, at = live, node.get_name()
     return best, at
+
+
+class _Storages:
+    """The storages that live while generated code runs. Several names may go for one."""
+
+    def __init__(self, graph: Any):
+        self.graph = graph
+        self.storage: Dict[str, int] = {}  # by the name of a buffer: the number of its storage
+        self.sizes: List[int] = []
+        self.names: List[int] = []  # how many there are of each storage
+        self.live = self.peak = 0
+        self.peak_at = ""
+
+    def add(self, name: str, size: int) -> None:
+        self.storage[name] = len(self.sizes)
+        self.sizes.append(size)
+        self.names.append(1)
+        self.live += size
+        if self.live > self.peak:
+            self.peak, self.peak_at = self.live, name
+
+    def allocate(self, node: Any) -> None:
+        try:
+            size = int(self.graph.get_allocation_storage_size(node)) * node.get_dtype().itemsize
+        except NotImplementedError:  # no tensor
+            return
+        self.add(node.get_name(), size)
+
+    def again(self, node: Any, name: str) -> None:
+        """`name` goes for the storage of `node` too."""
+        number = self.storage.get(node.get_name())
+        if number is not None:
+            self.storage[name] = number
+            self.names[number] += 1
+
+    def drop(self, node: Any) -> None:
+        number = self.storage.pop(node.get_name(), None)
+        if number is not None:
+            self.names[number] -= 1
+            if self.names[number] == 0:
+                self.live -= self.sizes[number]
+
+    def run(self, line: Any) -> None:
+        """A line of the generated code; those that touch no storage are passed over."""
+        kind = type(line).__name__
+        if kind == "AllocateLine":
+            self.allocate(line.node)
+        elif kind == "ReuseLine":
+            self.again(line.node, line.reused_as.get_name())
+            if line.delete_old:
+                self.drop(line.node)
+        elif kind == "ReinterpretLine":
+            self.again(line.node, line.reused_as.get_name())
+        elif kind == "ExternKernelAllocLine":
+            for result in getattr(line.node, "outputs", None) or [line.node]:
+                if not result.get_inputs_that_alias_output():
+                    self.allocate(result)
+        elif kind == "FreeLine" or (kind == "FreeIfNotReusedLine" and not line.is_reused):
+            self.drop(line.node)
 
 
 def _seconds(nodes: List[Any], rates: Rates) -> float:

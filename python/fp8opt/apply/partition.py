@@ -23,7 +23,7 @@ from ..graphs.graph import GraphError
 from ..graphs.trace import CaptureError
 from .inductor import FUSION_LIMIT
 from .marks import partition_by
-from .variants import Choice, Variant, planner, split, variants_of
+from .variants import Choice, Variant, exactly, planner, split, variants_of
 
 __all__ = ["Partitioner", "PlanPartitioner", "partitioned"]
 
@@ -43,7 +43,8 @@ class Partitioner(CustomPartitionerFn):
 
     `budget` limits the peak of each compiled graph's step over what was there before it (`"40GiB"`, or bytes); None: the
     fastest way, and of equally fast ones that of the lowest peak. Where nothing fits, the way of the lowest peak is taken, with
-    a warning. With `choice`, that way is taken. `chosen` has what was chosen for each graph, in the order of compilation."""
+    a warning. With `choice`, that way is taken. `chosen` has what was chosen for each graph, in the order of compilation, and
+    what it takes."""
 
     def __init__(self, budget: Budget = None, target: str = "h200", compiler: Optional[str] = None,
                  choice: Optional[Choice] = None):
@@ -56,13 +57,14 @@ class Partitioner(CustomPartitionerFn):
 
         options.pop("compiler", None)
         plan = planner(options["num_fwd_outputs"], options.get("static_lifetime_input_indices"), self.target, self.compiler)
+        if self.choice is not None:
+            return split(self.choice, gm, joint_inputs, options, plan)
         try:
-            found = variants_of(gm, joint_inputs, options, self.target, plan, None if self.choice is None else [self.choice])
+            best = self._best(variants_of(gm, joint_inputs, options, self.target, plan))
+            self.chosen.append(exactly(best, gm, joint_inputs, options, self.target, plan))
         except Exception as error:  # whatever Inductor raises on what it cannot lower ahead of its time
             warnings.warn(f"Inductor does not say what this graph takes, torch's min-cut partitions it: {error}", stacklevel=2)
             return min_cut_rematerialization_partition(gm, joint_inputs, compiler="inductor", **options)
-        best = self._best(found)
-        self.chosen.append(best)
         return split(best.choice, gm, joint_inputs, options, plan)
 
     def _best(self, found: List[Variant]) -> Variant:
@@ -70,9 +72,8 @@ class Partitioner(CustomPartitionerFn):
         if fitting:
             return min(fitting, key=lambda item: (item.seconds, item.peak_bytes))
         least = min(found, key=lambda item: (item.peak_bytes, item.seconds))
-        if self.choice is None:
-            warnings.warn(f"no way to split this graph has a peak within {self.budget:,} B; the lowest, "
-                          f"{least.peak_bytes:,} B, is taken", stacklevel=3)
+        warnings.warn(f"no way to split this graph has a peak within {self.budget:,} B; the lowest, "
+                      f"{least.peak_bytes:,} B, is taken", stacklevel=3)
         return least
 
     def uuid(self) -> Any:

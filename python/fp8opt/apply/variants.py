@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import torch
 
@@ -24,7 +24,7 @@ from ..graphs.trace import CaptureError, from_joint
 from .marks import partition_by
 from .inductor import ALONE, RATES, SAME_READS, UNLIMITED, Rates, Schedule, limit_fusion, schedule
 
-__all__ = ["Choice", "Variant", "pareto", "planner", "split", "variants_of"]
+__all__ = ["Choice", "Variant", "exactly", "pareto", "planner", "split", "variants_of"]
 
 # Of the memory of activations that torch keeps by default: what its min-cut is asked for.
 _SHARES = (1.0, 0.75, 0.5, 0.25, 0.0)
@@ -92,13 +92,12 @@ def split(choice: Choice, joint: torch.fx.GraphModule, inputs: Any, options: Dic
 
 
 def variants_of(joint: torch.fx.GraphModule, inputs: Any, options: Dict[str, Any], target: str,
-                plan: Optional[Callable[[torch.fx.GraphModule, Optional[str]], Any]] = None,
-                choices: Optional[Iterable[Choice]] = None) -> List[Variant]:
-    """The ways to split a joint graph, each with what it takes; equal ones once. `joint` is left as it is. With `choices`,
-    those and no others."""
+                plan: Optional[Callable[[torch.fx.GraphModule, Optional[str]], Any]] = None) -> List[Variant]:
+    """The ways to split a joint graph, each with what it takes by Inductor's scheduler; equal ones once. `joint` is left as it
+    is."""
     rates = RATES.get(target, RATES["h200"])
-    sources = list(choices) if choices is not None else [Choice(share) for share in _SHARES]
-    if choices is None and plan is not None:
+    sources = [Choice(share) for share in _SHARES]
+    if plan is not None:
         sources += _plans(joint, plan)
     found: List[Variant] = []
     seen = set()
@@ -113,7 +112,7 @@ def variants_of(joint: torch.fx.GraphModule, inputs: Any, options: Dict[str, Any
             first = _measured(source, forward, backward, options, rates)
             found.append(first)
             large = max(first.backward.peak_bytes // _LARGE, 1)
-            for level in (SAME_READS, ALONE) if choices is None else ():
+            for level in (SAME_READS, ALONE):
                 limit_fusion(backward, level, large)
                 limited = Choice(source.share, source.plan, level, large)
                 found.append(_measured(limited, forward, backward, options, rates, first.forward))
@@ -122,6 +121,13 @@ def variants_of(joint: torch.fx.GraphModule, inputs: Any, options: Dict[str, Any
     if not found:
         raise problem
     return found
+
+
+def exactly(variant: Variant, joint: torch.fx.GraphModule, inputs: Any, options: Dict[str, Any], target: str,
+            plan: Optional[Callable[[torch.fx.GraphModule, Optional[str]], Any]] = None) -> Variant:
+    """A variant with its exact peaks. `joint` is left as it is."""
+    forward, backward = split(variant.choice, copy.deepcopy(joint), inputs, options, plan)
+    return _measured(variant.choice, forward, backward, options, RATES.get(target, RATES["h200"]), exact=True)
 
 
 def _plans(joint: torch.fx.GraphModule, plan: Callable[[torch.fx.GraphModule, Optional[str]], Any]) -> List[Choice]:
@@ -134,7 +140,7 @@ def _plans(joint: torch.fx.GraphModule, plan: Callable[[torch.fx.GraphModule, Op
 
 
 def _measured(choice: Choice, forward: torch.fx.GraphModule, backward: torch.fx.GraphModule, options: Dict[str, Any],
-              rates: Rates, known: Optional[Schedule] = None) -> Variant:
+              rates: Rates, known: Optional[Schedule] = None, exact: bool = False) -> Variant:
     """The variant of a pair of graphs; `known` is the schedule of forward, where it is known."""
     count = options["num_fwd_outputs"]
     outputs = _outputs(forward)
@@ -146,7 +152,7 @@ def _measured(choice: Choice, forward: torch.fx.GraphModule, backward: torch.fx.
            if index not in static and index < len(gradients) and gradients[index] is not None}
     saved = list({node.name: node for node in outputs[count:] if isinstance(node, torch.fx.Node)}.values())
     return Variant(
-        choice, known or schedule(forward, False, rates), schedule(backward, True, rates),
+        choice, known or schedule(forward, False, rates, exact), schedule(backward, True, rates, exact),
         kept=sum(_bytes(node) for node in saved if node.op != "placeholder"),
         kept_inputs=sum(_bytes(node) for node in saved if node.name in own),
         results=sum(_bytes(node) for node in outputs[:count] if isinstance(node, torch.fx.Node)
