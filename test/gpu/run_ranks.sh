@@ -69,9 +69,9 @@ run() { # NAME MODE
   case $mode in
   check) options=("${check[@]}") ;;
   dynamic-check) options=("${check[@]}" --memory=dynamic) ;;
-  graph) options=(--graph --steps=3) ;;
+  graph) options=(--graph) ;;
   streams) options=(--streams=3) ;;
-  streams-graph) options=(--streams=3 --graph --steps=3) ;;
+  streams-graph) options=(--streams=3 --graph) ;;
   delay-*) options=("--delay=${mode#delay-}:-1:20" --warmup=0) ;;
   esac
   timeout 60 "$bin/fp8-run" --ranks=2 "$artifacts/$name.fp8" --backend=cuda "${options[@]}" "--json=$json" >"$log" 2>&1
