@@ -178,32 +178,60 @@ std::vector<int> StretchOrderer::run(int64_t bar, int64_t &work) {
 
 } // namespace
 
+/// Kernels of a stretch where one of kMaxStretch takes too long.
+constexpr int kShortStretch = 16;
+
+/// The kernels at which as many bytes are live as at the peak.
+static int64_t countPeaks(const PeakInfo &info) {
+  return llvm::count(info.live, info.peak);
+}
+
 void mlir::fp8::improveOrder(const KernelGraph &graph, std::vector<int> &order,
                              PeakInfo &info, int64_t work, int64_t floor,
                              int64_t bar) {
   int numKernels = order.size();
-  while (info.peak > floor && info.peakKernel >= 0 && work > 0) {
-    bool backward = info.peakKernel >= graph.firstBackward;
+  // Several stretches may have one peak: each is ordered, and what comes of it
+  // is taken where the last one is lower too.
+  std::vector<int> current = order;
+  PeakInfo reached = info;
+  // Where a whole stretch takes too long, shorter ones may not.
+  int64_t spare = work / 4;
+  int stretch = kMaxStretch;
+  while (reached.peak > floor && reached.peakKernel >= 0) {
+    int64_t &left = stretch == kMaxStretch ? work : spare;
+    if (left <= 0 && stretch < kMaxStretch)
+      return;
+    bool backward = reached.peakKernel >= graph.firstBackward;
     int begin = backward ? graph.firstBackward : 0;
     int end = backward ? numKernels : graph.firstBackward;
-    if (end - begin > kMaxStretch) {
-      begin = std::clamp(info.peakKernel - kMaxStretch / 2, begin,
-                         end - kMaxStretch);
-      end = begin + kMaxStretch;
+    if (end - begin > stretch) {
+      begin =
+          std::clamp(reached.peakKernel - stretch / 2, begin, end - stretch);
+      end = begin + stretch;
     }
     // To make the stretch ready takes time by the size of the program.
-    work -= numKernels / 16;
-    std::vector<int> better = StretchOrderer(graph, order, begin, end)
-                                  .run(std::min(info.peak, bar), work);
-    if (better.empty())
-      return;
-    std::vector<int> next = order;
+    left -= numKernels / 16;
+    std::vector<int> better;
+    if (left > 0)
+      better = StretchOrderer(graph, current, begin, end)
+                   .run(std::min(reached.peak, bar), left);
+    std::vector<int> next = current;
     llvm::copy(better, next.begin() + begin);
     PeakInfo found = simulate(graph, next);
     // What is written in place depends on the order.
-    if (found.peak >= info.peak)
-      return;
-    order = std::move(next);
-    info = std::move(found);
+    if (better.empty() || found.peak > reached.peak ||
+        (found.peak == reached.peak &&
+         countPeaks(found) >= countPeaks(reached))) {
+      if (stretch == kShortStretch)
+        return;
+      stretch = kShortStretch;
+      continue;
+    }
+    current = std::move(next);
+    reached = std::move(found);
+    if (reached.peak < info.peak) {
+      order = current;
+      info = reached;
+    }
   }
 }

@@ -2,7 +2,8 @@
 //
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Starts collectives before the place where they are needed.
+// Starts collectives before the place where they are needed, and waits for them
+// behind it.
 //
 //===----------------------------------------------------------------------===//
 
@@ -40,19 +41,33 @@ bool isCommunication(Operation *op) {
          (kernel && kernel.getKind() == KernelKind::Collective);
 }
 
-/// A collective that starts before the place where it stood.
+/// A collective whose halves stand apart: it starts before the kernel `start`
+/// and is waited for behind the kernel `last`; where it stood, `position`, is
+/// between.
 struct Split {
-  int position, start;
-  /// What makes its operands and moves with it, in order.
-  SmallVector<int> moved;
+  int position, start, last;
+  /// Seconds that nothing hides yet.
+  double left;
 };
 
-/// Decides where the collectives of one function start.
+/// Where the kernels of a function go.
+struct Overlap {
+  std::vector<Split> splits;
+  /// By kernel: the one before which it is moved, itself where it stays.
+  std::vector<int> place;
+};
+
+/// Decides where the collectives of one function start and are waited for.
 class Overlapper {
 public:
-  Overlapper(const PlannedProgram &planned, int64_t limit)
-      : planned(planned), limit(limit), live(planned.peak.live),
-        idle(planned.order.size()), movedTo(planned.order.size(), -1) {
+  /// `limit`: the budget, if there is one.
+  Overlapper(const PlannedProgram &planned, std::optional<int64_t> limit,
+             const Target &target)
+      : planned(planned), isGPU(!target.chip.empty()),
+        limit(limit.value_or(std::numeric_limits<int64_t>::max())),
+        waitLimit(limit.value_or(planned.peak.peak)), live(planned.peak.live),
+        idle(planned.order.size()), place(planned.order),
+        movedTo(planned.order.size()), doneAfter(planned.order) {
     for (auto [index, kernel] : llvm::enumerate(planned.kernels.kernels)) {
       positions[planned.getOp(index)] = index;
       // What can hide a transfer: anything that is not one itself.
@@ -61,11 +76,19 @@ public:
     }
   }
 
-  std::vector<Split> run();
+  Overlap run();
 
 private:
   void addProducers(Value value, SmallVectorImpl<int> &producers) const;
   Split chooseStart(int position, int first);
+  void move(int kernel, int to);
+  void delayWait(Split &split);
+  int firstUse(Value value) const;
+  bool isLoop(int kernel) const {
+    auto op = dyn_cast<KernelOp>(planned.getOp(kernel));
+    return op && op.getKind() == KernelKind::Loop &&
+           planned.kernels.kernels[kernel].kind == NodeClass::Kernel;
+  }
   int64_t outputBytes(int position) const {
     int64_t bytes = 0;
     for (int output : planned.kernels.kernels[position].outputs)
@@ -73,11 +96,23 @@ private:
     return bytes;
   }
 
+  /// Whether `kernel` keeps a transfer that starts right before it from running
+  /// until it is done: a matmul of a GPU holds all multiprocessors.
+  bool blocks(int kernel) const {
+    auto op = dyn_cast<KernelOp>(planned.getOp(kernel));
+    return isGPU && op && op.getKind() == KernelKind::Matmul;
+  }
+
   const PlannedProgram &planned;
-  int64_t limit;
+  bool isGPU;
+  /// On bytes, for starts and for waits.
+  int64_t limit, waitLimit;
   std::vector<int64_t> live;
-  std::vector<double> idle;             ///< seconds that hide nothing yet
-  std::vector<int> movedTo;             ///< of what moves with a collective
+  std::vector<double> idle; ///< seconds that hide nothing yet
+  /// The kernel before which a kernel runs, or a collective starts.
+  std::vector<int> place;
+  std::vector<SmallVector<int>> movedTo; ///< the inverse, of moved kernels
+  std::vector<int> doneAfter; ///< the kernel behind which its results are there
   DenseMap<Operation *, int> positions; // looked up only
 };
 
@@ -96,84 +131,180 @@ void Overlapper::addProducers(Value value,
       addProducers(operand, producers);
 }
 
+/// Has `kernel`, whose results take storage from there on, run before `to`.
+void Overlapper::move(int kernel, int to) {
+  for (int between = to; between < place[kernel]; ++between)
+    live[between] += outputBytes(kernel);
+  if (place[kernel] != kernel)
+    llvm::erase(movedTo[place[kernel]], kernel);
+  place[kernel] = to;
+  if (isLoop(kernel)) {
+    movedTo[to].push_back(kernel);
+    doneAfter[kernel] = to - 1;
+  }
+}
+
 /// The latest start that hides the collective at `position` as far as what runs
 /// from `first` on can, within the limit on bytes. Loops that make its operands
 /// go before it.
 Split Overlapper::chooseStart(int position, int first) {
-  Split split{position, position, {}};
-  double left = planned.kernels.kernels[position].seconds;
+  Split split{position, position, position,
+              planned.kernels.kernels[position].seconds};
+  double &left = split.left;
   // Of what starts early: its own result, and what moves with it.
   int64_t bytes = outputBytes(position);
-  SmallVector<int> needed, pending;
+  SmallVector<int> needed, pending, moved;
+  // Crossed, but blocked as long as nothing above is crossed too.
+  std::optional<int> blocked;
+  auto hide = [&](int kernel) {
+    double hidden = std::min(left, idle[kernel]);
+    idle[kernel] -= hidden;
+    left -= hidden;
+  };
   auto need = [&](int kernel) {
     SmallVector<int> producers;
     for (Value operand : planned.getOp(kernel)->getOperands())
       addProducers(operand, producers);
     for (int producer : producers) {
-      if (movedTo[producer] >= 0)
-        first = std::max(first, movedTo[producer]);
+      if (!isLoop(producer))
+        first = std::max(first, doneAfter[producer] + 1);
       else if (!llvm::is_contained(needed, producer))
         needed.push_back(producer);
     }
   };
   need(position);
-  int at = position;
-  while (at > first && left > 0) {
+  for (int at = position; at > first && left > 0; --at) {
     int before = at - 1;
-    if (llvm::is_contained(needed, before)) {
-      if (planned.kernels.kernels[before].kind != NodeClass::Kernel ||
-          cast<KernelOp>(planned.getOp(before)).getKind() != KernelKind::Loop)
-        break;
-      // It moves only if something is found to be hidden behind above it.
-      pending.push_back(before);
-      need(before);
-      at = before;
-      continue;
+    // What it needs moves only if something is found to be hidden behind above
+    // it. What is needed grows with it.
+    for (bool grows = true; grows;) {
+      grows = false;
+      auto consider = [&](int kernel) {
+        if (!llvm::is_contained(needed, kernel) ||
+            llvm::is_contained(pending, kernel))
+          return;
+        pending.push_back(kernel);
+        need(kernel);
+        grows = true;
+      };
+      llvm::for_each(movedTo[at], consider);
+      if (place[before] == before)
+        consider(before);
     }
+    if (before < first)
+      break;
+    if (llvm::is_contained(pending, before) || place[before] != before)
+      continue;
     int64_t more = 0;
     for (int kernel : pending)
       more += outputBytes(kernel);
     if (live[before] + bytes + more > limit)
       break;
-    bytes += more;
-    split.moved.append(pending);
-    pending.clear();
-    at = split.start = before;
-    double hidden = std::min(left, idle[before]);
-    idle[before] -= hidden;
-    left -= hidden;
+    double usable = (blocked ? idle[*blocked] : 0.0) +
+                    (blocks(before) ? 0.0 : idle[before]);
+    if (usable > 0) {
+      bytes += more;
+      moved.append(pending);
+      pending.clear();
+      split.start = before;
+      if (blocked)
+        hide(*blocked);
+      if (!blocks(before))
+        hide(before);
+    }
+    blocked = blocks(before) ? std::optional(before) : std::nullopt;
   }
-  llvm::sort(split.moved);
-  for (int kernel : split.moved)
-    movedTo[kernel] = split.start;
-  auto extend = [&](int kernel) {
-    for (int between = split.start; between < kernel; ++between)
-      live[between] += outputBytes(kernel);
-  };
-  extend(position);
-  llvm::for_each(split.moved, extend);
+  move(position, split.start);
+  for (int kernel : moved)
+    move(kernel, split.start);
   return split;
 }
 
-std::vector<Split> Overlapper::run() {
-  std::vector<Split> splits;
-  int numKernels = planned.order.size();
-  // Collectives start in their order, so that it is the same on all ranks.
-  int last = 0;
-  for (int position = 0; position < numKernels; ++position) {
-    if (position == planned.kernels.firstBackward)
-      last = position;
-    if (!getWholeCollective(planned.getOp(position))) {
-      if (isCommunication(planned.getOp(position)))
-        last = position + 1; // Halves that were written so.
+/// The first kernel or wait that uses `value`, views and barriers looked
+/// through; the end of its region where none does.
+int Overlapper::firstUse(Value value) const {
+  int position = positions.lookup(value.getDefiningOp());
+  int first = position < planned.kernels.firstBackward
+                  ? planned.kernels.firstBackward
+                  : static_cast<int>(planned.order.size());
+  SmallVector<Value> values = {value};
+  while (!values.empty())
+    for (Operation *user : values.pop_back_val().getUsers()) {
+      if (auto it = positions.find(user); it != positions.end())
+        first = std::min(first, place[it->second]);
+      else if (isView(user))
+        llvm::append_range(values, user->getResults());
+    }
+  return first;
+}
+
+/// Moves the wait down until what runs before it hides the rest of the
+/// transfer, within the limit on bytes: what the collective reads stays.
+void Overlapper::delayWait(Split &split) {
+  const KernelNode &node = planned.kernels.kernels[split.position];
+  int end = firstUse(planned.getOp(split.position)->getResult(0));
+  SmallVector<std::pair<int, int64_t>> held; // last use and bytes
+  for (int root : node.reads) {
+    const LiveRange &range = planned.ranges[root];
+    if (range.first < 0) {
+      // An argument that a later kernel updates.
+      for (int kernel = split.position + 1; kernel < end; ++kernel)
+        if (auto op = dyn_cast<KernelOp>(planned.getOp(kernel));
+            op && op.getKind() == KernelKind::State)
+          end = kernel;
       continue;
     }
-    Split split = chooseStart(position, last);
-    last = split.start;
-    if (split.start < position)
-      splits.push_back(std::move(split));
+    // What is written over it is written after the wait.
+    if (range.successor >= 0)
+      end = std::min(end, range.getLastUse());
+    held.push_back({range.getLastUse(), planned.getEntry(root).bytes});
   }
-  return splits;
+  auto heldAt = [&](int kernel) {
+    int64_t bytes = 0;
+    for (auto [last, size] : held)
+      bytes += last < kernel ? size : 0;
+    return bytes;
+  };
+  double left = split.left;
+  SmallVector<double> hidden;
+  for (int kernel = split.position + 1; kernel < end && left > 0; ++kernel) {
+    if (live[kernel] + heldAt(kernel) > waitLimit)
+      break;
+    bool isBlocked = kernel == split.position + 1 &&
+                     split.start == split.position && blocks(kernel);
+    hidden.push_back(isBlocked ? 0.0 : std::min(left, idle[kernel]));
+    left -= hidden.back();
+    if (hidden.back() > 0)
+      split.last = kernel;
+  }
+  for (int kernel = split.position + 1; kernel <= split.last; ++kernel) {
+    idle[kernel] -= hidden[kernel - split.position - 1];
+    live[kernel] += heldAt(kernel);
+  }
+  split.left = left;
+  doneAfter[split.position] = split.last;
+}
+
+Overlap Overlapper::run() {
+  Overlap overlap;
+  int numKernels = planned.order.size();
+  int first = 0;
+  for (int position = 0; position < numKernels; ++position) {
+    if (position == planned.kernels.firstBackward)
+      first = position;
+    if (!getWholeCollective(planned.getOp(position))) {
+      if (isCommunication(planned.getOp(position)))
+        first = position + 1; // Halves that were written so.
+      continue;
+    }
+    Split split = chooseStart(position, first);
+    if (split.left > 0)
+      delayWait(split);
+    if (split.start < position || split.last > position)
+      overlap.splits.push_back(split);
+  }
+  overlap.place = place;
+  return overlap;
 }
 
 /// Makes the whole collective in `kernel` two halves, one after the other, and
@@ -207,19 +338,23 @@ static KernelOp splitInPlace(KernelOp kernel) {
 /// the function cannot be read again.
 static LogicalResult apply(func::FuncOp func, const Target &target,
                            const PlannedProgram &planned,
-                           ArrayRef<Split> splits) {
+                           const Overlap &overlap) {
   int numKernels = planned.order.size();
-  std::vector<bool> isMoved(numKernels, false);
-  std::vector<SmallVector<Operation *>> before(numKernels);
+  std::vector<SmallVector<Operation *>> before(numKernels), after(numKernels);
   std::vector<Operation *> ops;
   for (int position = 0; position < numKernels; ++position)
     ops.push_back(planned.getOp(position));
-  for (const Split &split : splits) {
-    auto kernel = cast<KernelOp>(ops[split.position]);
-    for (int moved : split.moved) {
-      before[split.start].push_back(ops[moved]);
-      isMoved[moved] = true;
+  std::vector<bool> isHere(numKernels, true);
+  for (const Split &split : overlap.splits)
+    isHere[split.position] = false;
+  // Moved kernels go before starts, which need them.
+  for (int position = 0; position < numKernels; ++position)
+    if (int to = overlap.place[position]; to != position && isHere[position]) {
+      before[to].push_back(ops[position]);
+      isHere[position] = false;
     }
+  for (const Split &split : overlap.splits) {
+    auto kernel = cast<KernelOp>(ops[split.position]);
     KernelOp started = splitInPlace(kernel);
     before[split.start].push_back(started);
     OpBuilder builder(kernel);
@@ -228,13 +363,14 @@ static LogicalResult apply(func::FuncOp func, const Target &target,
                        started.getResult(0), started.getResult(1));
     kernel.getResult(0).replaceAllUsesWith(wait.getResult());
     kernel.erase();
-    ops[split.position] = wait;
+    after[split.last].push_back(wait);
   }
   std::vector<Operation *> order;
   for (int position = 0; position < numKernels; ++position) {
     llvm::append_range(order, before[position]);
-    if (!isMoved[position])
+    if (isHere[position])
       order.push_back(ops[position]);
+    llvm::append_range(order, after[position]);
   }
   FailureOr<PlannedProgram> halved = PlannedProgram::read(func, target);
   if (failed(halved))
@@ -261,7 +397,7 @@ struct OverlapPass : fp8::impl::FP8OverlapPassBase<OverlapPass> {
           << "'";
       return signalPassFailure();
     }
-    int64_t limit = std::numeric_limits<int64_t>::max();
+    std::optional<int64_t> limit;
     if (!budget.empty()) {
       std::optional<int64_t> bytes = parseByteSize(budget);
       if (!bytes) {
@@ -285,8 +421,9 @@ struct OverlapPass : fp8::impl::FP8OverlapPassBase<OverlapPass> {
           PlannedProgram::read(func, *target, /*decideReuse=*/true);
       if (failed(planned))
         return signalPassFailure();
-      std::vector<Split> splits = Overlapper(*planned, limit).run();
-      if (!splits.empty() && failed(apply(func, *target, *planned, splits)))
+      Overlap overlap = Overlapper(*planned, limit, *target).run();
+      if (!overlap.splits.empty() &&
+          failed(apply(func, *target, *planned, overlap)))
         return signalPassFailure();
     }
   }

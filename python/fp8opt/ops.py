@@ -194,6 +194,18 @@ class Ops(ABC):
         type = x.type.with_shape(shape)
         return self._one(name, type, f"fp8.slice {x} {_list(offsets)}", f": {x.type} -> {type}")
 
+    def update_slice(self, piece: Value, offsets: Sequence[int], shape: Sequence[int], into: Optional[Value] = None,
+                     name: str = "update_slice") -> Value:
+        """A tensor of `shape` with `piece` at `offsets`: `into`, which is gone then, with those elements replaced, or, without
+        it, the first piece of one that is made in pieces."""
+        piece = self._use(piece)
+        type = piece.type.with_shape(shape)
+        dest = ""
+        if into is not None:
+            into = self._use(into)
+            dest = f" into({into} : {into.type})"
+        return self._one(name, type, f"fp8.update_slice {piece} {_list(offsets)}{dest}", f": {piece.type} -> {type}")
+
     def reshape(self, x: Value, shape: Sequence[int], name: str = "reshape") -> Value:
         """The same elements in row-major order, as a view of an operand that is contiguous."""
         x = self._use(x)

@@ -261,12 +261,15 @@ def FP8SchedulePass : Pass<"fp8-schedule", "::mlir::ModuleOp"> {
 def FP8OverlapPass : Pass<"fp8-overlap", "::mlir::ModuleOp"> {
   let summary = "starts collectives early enough to run beside other kernels";
   let description = [{
-    Splits whole collectives of planned IR into halves: the wait stays where the collective stood, the start goes up as
-    far as the kernels in between take as long as the transfer, by the target's estimates, but no further than its
-    operands, the collective before it and the region allow, and no further than the bytes live there, with those of
-    its result, stay within `budget` (no limit where it is empty). A kernel hides one transfer only. Collectives start
-    in the order in which they stood. A gather of the next layer's weights so runs beside this layer (prefetch), and
-    its bytes count from its start.
+    Splits whole collectives of planned IR into halves. The start goes up as far as the kernels in between take as long as
+    the transfer, by the target's estimates, but no further than its operands and the region allow, and no further than
+    the bytes live there, with those of its result, stay within `budget` (no limit where it is empty). Loops that make its
+    operands go along. Where that does not hide all of it, the wait goes down behind the kernels that hide the rest, up to
+    the first reader of the result; what the collective reads stays in memory until then, within `budget`, or, where it is
+    empty, within the peak that the step has anyway. A kernel hides one transfer only, and a matmul of a GPU none that
+    starts right before it, as it holds all multiprocessors until it is done. Collectives may overtake one
+    another, in the same way on all ranks, as these run one plan. A gather of the next layer's weights so runs beside this
+    layer (prefetch), and its bytes count from its start; the reduction of a gradient runs beside the gradients behind it.
   }];
   let options = [
     Option<"budget", "budget", "std::string", "\"\"", "limit on peak_bytes, as in fp8-select-saved">,
