@@ -8,7 +8,7 @@
 # (examples/sequence_parallel.py): planned and measured peak.
 #
 # usage: two_gpus.py compile BIN_DIR ARTIFACTS          on any machine; BIN_DIR has fp8-opt
-#        two_gpus.py run BIN_DIR ARTIFACTS OUT [--no-torch]   on two GPUs; BIN_DIR has fp8-run
+#        two_gpus.py run BIN_DIR ARTIFACTS OUT [--no-torch] [--once]   on two GPUs; BIN_DIR has fp8-run
 #
 # ===---------------------------------------------------------------------=== #
 """Compiles, then runs, steps for two GPUs and prints tables."""
@@ -90,18 +90,18 @@ def hidden(ledger):
             for name, (ms, own, size) in transfers.items()]
 
 
-def stack(runs, torch, summary):
+def stack(runs, rounds, torch, summary):
     print(f"{'four layers, 16,384 tokens a rank':<38}{'ms':>9}{'peak MiB':>11}{'planned':>11}", flush=True)
-    rounds = {}
-    for number in range(2):
+    times = {}
+    for number in range(rounds):
         for label, name, ranks, options in [("one GPU", "single", 1, []), ("one GPU, graph", "single", 1, ["--graph"]),
                                             ("two GPUs", "fsdp", 2, []), ("two GPUs, graph", "fsdp", 2, ["--graph"])]:
             done = runs.run(name, f"{name}{'-graph' if options else ''}-{number}", "--steps=20", "--warmup=5", *options,
                             ranks=ranks)
             row(label, done)
             if done:
-                rounds.setdefault(label, []).append(median(done))
-    summary["stack_ms"] = rounds
+                times.setdefault(label, []).append(median(done))
+    summary["stack_ms"] = times
     ledger = runs.out / "fsdp-ledger.json"
     if runs.run("fsdp", "fsdp-timed", "--steps=10", "--warmup=3", f"--ledger={ledger}"):
         transfers = hidden(json.loads(ledger.read_text()))
@@ -124,7 +124,8 @@ def stack(runs, torch, summary):
                                f"--out={runs.out / 'torch_fsdp.json'}"], stdout=subprocess.DEVNULL,
                               stderr=open(runs.out / "torch_fsdp.log", "w"), timeout=300)
         if not done.returncode:
-            for entry in json.loads((runs.out / "torch_fsdp.json").read_text())["rows"]:
+            summary["torch"] = json.loads((runs.out / "torch_fsdp.json").read_text())
+            for entry in summary["torch"]["rows"]:
                 if "error" in entry:
                     print(f"torch: {entry['name']:<31}{entry['error'][:120]}", flush=True)
                 else:
@@ -136,12 +137,11 @@ def stack(runs, torch, summary):
 def linears(runs, summary):
     print(f"{'six linears, 65,536 tokens of two ranks':<38}{'ms':>9}{'peak MiB':>11}{'planned':>11}", flush=True)
     for name, (budget, _) in LINEARS.items():
-        for options in ([], ["--graph"]):
-            done = runs.run(f"linears-{name}", f"linears-{name}{'-graph' if options else ''}", "--steps=5", "--warmup=2", *options)
-            row(f"{name}, at most {budget}{', graph' if options else ''}", done)
-            if done:
-                summary.setdefault("linears", {})[name + ("-graph" if options else "")] = {
-                    "ms": median(done), "peak_bytes": done["measured_peak_bytes"], "planned": done["planned_peak_bytes"]}
+        done = runs.run(f"linears-{name}", f"linears-{name}", "--steps=10", "--warmup=3")
+        row(f"{name}, at most {budget}", done)
+        if done:
+            summary.setdefault("linears", {})[name] = {"ms": median(done), "peak_bytes": done["measured_peak_bytes"],
+                                                       "planned_peak_bytes": done["planned_peak_bytes"]}
 
 
 def main():
@@ -152,7 +152,7 @@ def main():
     out.mkdir(parents=True, exist_ok=True)
     summary = {}
     runs = Runs(bin_dir, artifacts, out)
-    stack(runs, "--no-torch" not in sys.argv, summary)
+    stack(runs, 1 if "--once" in sys.argv else 2, "--no-torch" not in sys.argv, summary)
     linears(runs, summary)
     (out / "two_gpus.json").write_text(json.dumps(summary, indent=1))
 

@@ -61,9 +61,8 @@ struct Overlap {
 class Overlapper {
 public:
   /// `limit`: the budget, if there is one.
-  Overlapper(const PlannedProgram &planned, std::optional<int64_t> limit,
-             const Target &target)
-      : planned(planned), isGPU(!target.chip.empty()),
+  Overlapper(const PlannedProgram &planned, std::optional<int64_t> limit)
+      : planned(planned),
         limit(limit.value_or(std::numeric_limits<int64_t>::max())),
         waitLimit(limit.value_or(planned.peak.peak)), live(planned.peak.live),
         idle(planned.order.size()), place(planned.order),
@@ -96,15 +95,7 @@ private:
     return bytes;
   }
 
-  /// Whether `kernel` keeps a transfer that starts right before it from running
-  /// until it is done: a matmul of a GPU holds all multiprocessors.
-  bool blocks(int kernel) const {
-    auto op = dyn_cast<KernelOp>(planned.getOp(kernel));
-    return isGPU && op && op.getKind() == KernelKind::Matmul;
-  }
-
   const PlannedProgram &planned;
-  bool isGPU;
   /// On bytes, for starts and for waits.
   int64_t limit, waitLimit;
   std::vector<int64_t> live;
@@ -154,13 +145,6 @@ Split Overlapper::chooseStart(int position, int first) {
   // Of what starts early: its own result, and what moves with it.
   int64_t bytes = outputBytes(position);
   SmallVector<int> needed, pending, moved;
-  // Crossed, but blocked as long as nothing above is crossed too.
-  std::optional<int> blocked;
-  auto hide = [&](int kernel) {
-    double hidden = std::min(left, idle[kernel]);
-    idle[kernel] -= hidden;
-    left -= hidden;
-  };
   auto need = [&](int kernel) {
     SmallVector<int> producers;
     for (Value operand : planned.getOp(kernel)->getOperands())
@@ -200,19 +184,15 @@ Split Overlapper::chooseStart(int position, int first) {
       more += outputBytes(kernel);
     if (live[before] + bytes + more > limit)
       break;
-    double usable = (blocked ? idle[*blocked] : 0.0) +
-                    (blocks(before) ? 0.0 : idle[before]);
-    if (usable > 0) {
-      bytes += more;
-      moved.append(pending);
-      pending.clear();
-      split.start = before;
-      if (blocked)
-        hide(*blocked);
-      if (!blocks(before))
-        hide(before);
-    }
-    blocked = blocks(before) ? std::optional(before) : std::nullopt;
+    double hidden = std::min(left, idle[before]);
+    if (hidden == 0)
+      continue;
+    bytes += more;
+    moved.append(pending);
+    pending.clear();
+    split.start = before;
+    idle[before] -= hidden;
+    left -= hidden;
   }
   move(position, split.start);
   for (int kernel : moved)
@@ -270,9 +250,7 @@ void Overlapper::delayWait(Split &split) {
   for (int kernel = split.position + 1; kernel < end && left > 0; ++kernel) {
     if (live[kernel] + heldAt(kernel) > waitLimit)
       break;
-    bool isBlocked = kernel == split.position + 1 &&
-                     split.start == split.position && blocks(kernel);
-    hidden.push_back(isBlocked ? 0.0 : std::min(left, idle[kernel]));
+    hidden.push_back(std::min(left, idle[kernel]));
     left -= hidden.back();
     if (hidden.back() > 0)
       split.last = kernel;
@@ -421,7 +399,7 @@ struct OverlapPass : fp8::impl::FP8OverlapPassBase<OverlapPass> {
           PlannedProgram::read(func, *target, /*decideReuse=*/true);
       if (failed(planned))
         return signalPassFailure();
-      Overlap overlap = Overlapper(*planned, limit, *target).run();
+      Overlap overlap = Overlapper(*planned, limit).run();
       if (!overlap.splits.empty() &&
           failed(apply(func, *target, *planned, overlap)))
         return signalPassFailure();

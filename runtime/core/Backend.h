@@ -109,6 +109,9 @@ public:
   /// of a job, which outlive the tasks. Null: this is the only one.
   virtual bool setRanks(Communicator *ranks, const Manifest &manifest,
                         std::string &error) = 0;
+  /// What is enqueued on `stream` from here on begins on all ranks at about
+  /// the same time, for timing. Does nothing on the CPU.
+  virtual bool alignRanks(void *stream, std::string &error) = 0;
   /// Prepares a collective along the axis `axis`. The task is valid as long as
   /// the backend and `exchange` live.
   virtual std::unique_ptr<CollectiveTask>

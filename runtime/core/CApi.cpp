@@ -491,6 +491,13 @@ int fp8rt_set_ranks(fp8rt_program *program, fp8rt_ranks *ranks,
   });
 }
 
+int fp8rt_align_ranks(fp8rt_program *program, void *stream,
+                      fp8rt_error **error) {
+  return status(error, [&](std::string &message) {
+    return program->program->backend->alignRanks(stream, message);
+  });
+}
+
 const char *fp8rt_error_message(const fp8rt_error *error) {
   return error->message.c_str();
 }

@@ -205,6 +205,8 @@ public:
     return true;
   }
 
+  bool alignRanks(void *, std::string &) override { return true; }
+
   std::unique_ptr<CollectiveTask> prepareCollective(Exchange &exchange,
                                                     const std::string &,
                                                     std::string &) override {

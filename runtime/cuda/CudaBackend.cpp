@@ -259,6 +259,14 @@ public:
 #endif
   }
 
+  bool alignRanks(void *stream, std::string &error) override {
+#ifdef FP8RT_HAVE_NCCL
+    return !collectives || collectives->align(stream, error);
+#else
+    return true;
+#endif
+  }
+
   std::unique_ptr<CollectiveTask>
   prepareCollective(Exchange &exchange, const std::string &axis,
                     std::string &error) override {

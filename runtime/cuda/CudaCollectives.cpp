@@ -49,6 +49,7 @@ public:
   std::unique_ptr<CollectiveTask> prepare(const Exchange &exchange,
                                           const std::string &axis,
                                           std::string &error) override;
+  bool align(void *aligned, std::string &error) override;
   uint64_t stagingBytes() const override {
     return staging.empty() ? 0 : staging.back().second;
   }
@@ -74,6 +75,9 @@ public:
   CUstream stream = nullptr;
 
 private:
+  /// Of the communication's stream and another one.
+  CUevent here = nullptr, there = nullptr;
+
   std::string describe(Group &group, ncclResult_t result);
 
   std::map<std::string, Group> groups;
@@ -163,6 +167,11 @@ bool NcclCollectives::connect(const Manifest &manifest, std::string &error) {
                                &stream, CU_STREAM_NON_BLOCKING, kUrgent),
                            error))
     return false;
+  for (CUevent *event : {&here, &there})
+    if (!device.driver.check(
+            "cuEventCreate",
+            device.driver.cuEventCreate(event, CU_EVENT_DISABLE_TIMING), error))
+      return false;
   if (!ranks)
     return true;
   watch->onFailure([this] { abort(); });
@@ -209,8 +218,43 @@ NcclCollectives::~NcclCollectives() {
   CudaDevice::Scope scope(device);
   for (auto [address, bytes] : staging)
     device.driver.cuMemFree(address);
+  for (CUevent event : {here, there})
+    if (event)
+      device.driver.cuEventDestroy(event);
   if (stream)
     device.driver.cuStreamDestroy(stream);
+}
+
+bool NcclCollectives::align(void *aligned, std::string &error) {
+  if (!ranks)
+    return true;
+  CudaDevice::Scope scope(device);
+  const CudaDriver &driver = device.driver;
+  if (!reserve(sizeof(float), error) ||
+      !driver.check("cuEventRecord",
+                    driver.cuEventRecord(there, streamOf(aligned)), error) ||
+      !driver.check(
+          "cuStreamWaitEvent",
+          driver.cuStreamWaitEvent(stream, there, CU_EVENT_WAIT_DEFAULT),
+          error))
+    return false;
+  // One number along every axis in turn.
+  for (auto &[axis, group] : groups)
+    if (group.comm && !call(
+                          group,
+                          [&, &member = group] {
+                            return library->ncclAllReduce(
+                                stagingMemory(), stagingMemory(), 1,
+                                ncclFloat32, ncclSum, member.comm, stream);
+                          },
+                          error))
+      return false;
+  return driver.check("cuEventRecord", driver.cuEventRecord(here, stream),
+                      error) &&
+         driver.check("cuStreamWaitEvent",
+                      driver.cuStreamWaitEvent(streamOf(aligned), here,
+                                               CU_EVENT_WAIT_DEFAULT),
+                      error);
 }
 
 /// Ends what is under way, and NCCL's hold on the device. Once all ranks are

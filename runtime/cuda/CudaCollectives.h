@@ -49,6 +49,9 @@ public:
                                                   const std::string &axis,
                                                   std::string &error) = 0;
 
+  /// Has `stream` wait until those of all ranks have come here.
+  virtual bool align(void *stream, std::string &error) = 0;
+
   /// Bytes of staging memory, which are the device's and not the plan's.
   virtual uint64_t stagingBytes() const = 0;
 };

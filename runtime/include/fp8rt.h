@@ -308,6 +308,11 @@ int64_t fp8rt_get_rank_count(const fp8rt_program *program);
 int fp8rt_set_ranks(fp8rt_program *program, fp8rt_ranks *ranks,
                     fp8rt_error **error);
 
+/// For timing: on GPUs what is enqueued on `stream` from here on begins on all
+/// ranks, which all call this, at about the same time. Nothing on the CPU.
+int fp8rt_align_ranks(fp8rt_program *program, void *stream,
+                      fp8rt_error **error);
+
 const char *fp8rt_error_message(const fp8rt_error *error);
 void fp8rt_free_error(fp8rt_error *error);
 

@@ -41,6 +41,7 @@ def test_every_op_of_the_builder_verifies(fp8_opt):
     v = f.cast(w, weight_scale, "f8E4M3FN", [1, 0])
     scaled = f.matmul(q, v.T, scales=(scale, weight_scale.T), acc=y, fast_accum=True)
     gathered = f.all_to_all(f.all_gather(x, "tp", 4), "tp", 4, 0, 1)
+    halves = f.update_slice(x, [64, 0], (128, 32), into=f.update_slice(x, [0, 0], (128, 32)))
     word = tensor("i32", 1, 1)
     drawn = f.random(f.argument("seed", word), f.argument("offset", word), (64, 32), 7,
                      {1: ("tp", f.argument("rank", word, coordinate="tp"))})
@@ -48,7 +49,7 @@ def test_every_op_of_the_builder_verifies(fp8_opt):
     o, _ = f.opaque("unknown", [gathered], [gathered.type, tensor("i64", 3)], scratch_bytes=4096, recompute="never",
                     stateful=True, aliases=[[0, 0]], adjoint={"name": "unknown_backward", "operands": [0], "results": []})
     f.returns(f.truncf(f.broadcast(total, [2048])), f.reduce("max", x, [0, 1], element="f32"), scaled,
-              f.dequantize(q, scale), o, kept, f.pad(x, [0, 16], [64, 48]), placement="caller")
+              f.dequantize(q, scale), o, kept, halves, f.pad(x, [0, 16], [64, 48]), placement="caller")
     text = fp8_opt([], str(module))
     assert 'fp8.placement = "caller"' in text
     assert text.count("fp8.linear") == 2

@@ -82,6 +82,12 @@ bool Device::synchronize(std::string &error) {
          takeError(failure, error);
 }
 
+bool Device::alignRanks(std::string &error) {
+  fp8rt_error *failure = nullptr;
+  return !fp8rt_align_ranks(program, streamHandle, &failure) ||
+         takeError(failure, error);
+}
+
 bool Device::memoryInfo(uint64_t &free, uint64_t &total) {
   return fp8rt_memory_info(program, &free, &total) == 0;
 }

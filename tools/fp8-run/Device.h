@@ -57,6 +57,8 @@ public:
   bool download(const void *data, size_t bytes, std::string &out,
                 std::string &error);
   bool synchronize(std::string &error);
+  /// Has what comes next begin on all ranks at about the same time.
+  bool alignRanks(std::string &error);
   /// False where the device does not say.
   bool memoryInfo(uint64_t &free, uint64_t &total);
 

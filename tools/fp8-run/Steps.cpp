@@ -385,7 +385,9 @@ private:
     }
     fp8rt_event *start = nullptr, *end = nullptr;
     fp8rt_error *failure = nullptr;
-    if (!eventsOf(index, start, end, error) || !device.record(start, error))
+    // A rank that began later would be waited for within the step.
+    if (!eventsOf(index, start, end, error) || !device.alignRanks(error) ||
+        !device.record(start, error))
       return false;
     if (fp8rt_run(runner, function.argumentData.data(),
                   function.resultData.data(), arena.get(), arenaSize,

@@ -266,8 +266,7 @@ def FP8OverlapPass : Pass<"fp8-overlap", "::mlir::ModuleOp"> {
     the bytes live there, with those of its result, stay within `budget` (no limit where it is empty). Loops that make its
     operands go along. Where that does not hide all of it, the wait goes down behind the kernels that hide the rest, up to
     the first reader of the result; what the collective reads stays in memory until then, within `budget`, or, where it is
-    empty, within the peak that the step has anyway. A kernel hides one transfer only, and a matmul of a GPU none that
-    starts right before it, as it holds all multiprocessors until it is done. Collectives may overtake one
+    empty, within the peak that the step has anyway. A kernel hides one transfer only. Collectives may overtake one
     another, in the same way on all ranks, as these run one plan. A gather of the next layer's weights so runs beside this
     layer (prefetch), and its bytes count from its start; the reduction of a gradient runs beside the gradients behind it.
   }];
