@@ -33,6 +33,8 @@ from fp8opt.libraries import find_tool  # noqa: E402
 
 MIB = 2**20
 RANKS = 16
+# Transfers start where they are needed: starting earlier takes memory for time, and this is about frees.
+DEFAULTS = {"target": "h200", "policy": "recompute-all", "overlap": "none"}
 INPUT = 2 * FULL.tokens // RANKS * FULL.hidden
 
 # What is kept, by name. In bf16 nothing is computed again but SwiGLU's factors and the rows of the norms, as in
@@ -77,7 +79,7 @@ def plan(kind, recipe="block128", kept="", lossy="", capacity=1.0, **options):
         joint = fp8_opt(text, f"--compile=target=h200{f',lossy={lossy}' if lossy else ''}", "--compile-to=joint",
                         "--mlir-print-op-generic", "--mlir-print-debuginfo")
         text = keep(joint, kept)
-    settings = ",".join(f"{key}={value}" for key, value in {"target": "h200", "policy": "recompute-all", **options}.items())
+    settings = ",".join(f"{key}={value}" for key, value in {**DEFAULTS, **options}.items())
     made = json.loads(fp8_opt(text, f"--compile={settings}", "--emit=plan"))
     # The report has the peak if everything were freed at the end of its region, where nothing is written over anything.
     report = fp8_opt(text, f"--compile={settings}", "--emit=report")
