@@ -143,7 +143,7 @@ std::optional<Locality> Former::localityIn(int id, int group) {
       !combine(target.blockShape, node.blockShape))
     return std::nullopt;
   // A piece is stored where it is made, in whatever order it lies.
-  if (isa<UpdateSliceOp>(node.op)) {
+  if (node.writesPiece) {
     int piece = instance.operands[0];
     return program.values[piece].root == piece && producerGroup(piece) == group
                ? std::optional(Locality::Moved)
@@ -188,7 +188,7 @@ void Former::join(int id, int group, Locality where) {
   target.members.push_back(id);
   target.last = std::max(target.last, id);
   coverStretch(target);
-  if (!isa<UpdateSliceOp>(node.op)) {
+  if (!node.writesPiece) {
     if (!fitsSpace(node.space, target.space))
       target.space = node.space;
     target.blockShape = *combine(target.blockShape, node.blockShape);
@@ -327,7 +327,7 @@ KernelGraph Former::run() {
     int id = index;
     const PlanNode &node = program.node(instance);
     bool alone = node.kind != NodeClass::Loop || node.chain != Chain::None;
-    if (isa<UpdateSliceOp>(node.op) && joinMatmul(id))
+    if (node.writesPiece && joinMatmul(id))
       continue;
     if (fusion == Fusion::Default && !alone && tryJoin(id))
       continue;
@@ -444,13 +444,14 @@ KernelGraph Former::build() {
       kernel.preds.push_back(position[pred]);
     llvm::sort(kernel.preds);
     OpCost cost;
-    int64_t copies = 1;
+    // A kernel across the border of two layers counts as often as the first.
+    int64_t copies =
+        program.node(program.instances[group.members.front()]).copies;
     SmallVector<int64_t, 4> readBytes;
     for (int member : group.members) {
       const Instance &instance = program.instances[member];
       const PlanNode &node = program.node(instance);
       kernel.workspace += node.workspace;
-      copies = std::max(copies, node.copies);
       cost.flopsF32 += node.cost.flopsF32;
       for (auto [number, operand] : llvm::enumerate(instance.operands)) {
         int root = program.values[operand].root;
@@ -461,7 +462,7 @@ KernelGraph Former::build() {
         if (constant || (producer >= 0 && holds(id, producer)))
           continue;
         // A root is read once, however many of its views are.
-        int64_t bytes = isUpdated(node.op->getOpOperand(number))
+        int64_t bytes = node.writesPiece && number != 0
                             ? 0
                             : program.graphValue(operand).bytes;
         auto &[reader, slot] = readBy[root];
@@ -478,7 +479,7 @@ KernelGraph Former::build() {
         continue; // Computed again: stored, if at all, by another.
       for (int value : instance.results) {
         const PlanValue &entry = program.graphValue(value);
-        bool isPiece = isa<UpdateSliceOp>(node.op);
+        bool isPiece = node.writesPiece;
         if (isPiece)
           cost.bytesWritten += program.graphValue(instance.operands[0]).bytes;
         if (program.values[value].root != value)

@@ -13,6 +13,7 @@
 #include "fp8/Analysis/KernelGraph.h"
 
 #include <numeric>
+#include <set>
 
 namespace mlir::fp8 {
 
@@ -177,6 +178,7 @@ private:
   /// Per instance, who reads what of it, or by a name that it gives: instances
   /// with the operand they read, which may be a view.
   std::vector<SmallVector<std::pair<int, int>, 4>> readers;
+  std::set<int> repeatingGroups; ///< that have `repeated` members
   /// Values that backward reads from forward.
   std::vector<bool> kept;
 };

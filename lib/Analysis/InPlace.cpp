@@ -162,6 +162,8 @@ bool canMatmulWriteOver(const Body &body, int operand) {
 
 /// True for tensors of one shape whose elements have one width.
 bool areLaidOutAlike(Type a, Type b) {
+  if (a == b)
+    return isa<RankedTensorType>(a);
   auto first = dyn_cast<RankedTensorType>(a),
        second = dyn_cast<RankedTensorType>(b);
   return first && second && first.getShape() == second.getShape() &&

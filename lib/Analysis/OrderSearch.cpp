@@ -34,11 +34,8 @@ private:
   using Set = uint64_t;
   static constexpr Set only(int kernel) { return Set(1) << kernel; }
 
-  /// What a kernel needs to run, and by how much it changes what is live.
-  struct Effect {
-    int64_t need = 0, growth = 0;
-  };
-  Effect getEffect(Set done, int kernel) const;
+  /// By how much `kernel` changes what is live, once it has run too.
+  int64_t getGrowth(Set after, int kernel) const;
 
   /// A path: the set that has run, what is live, and how it came to be.
   struct Path {
@@ -57,14 +54,19 @@ private:
     bool stays = false; ///< something after the stretch needs it
   };
   std::vector<Root> roots;
-  SmallVector<SmallVector<int, 4>> made, held; ///< roots, by kernel
+  SmallVector<SmallVector<int, 4>>
+      ends; ///< by kernel: roots that may end there
+  /// By kernel: the bytes that it needs to run, and those of its results that
+  /// are left whatever has run before.
+  SmallVector<int64_t> need, left;
   int64_t liveBefore = 0;
 };
 
 StretchOrderer::StretchOrderer(const KernelGraph &graph, ArrayRef<int> order,
                                int begin, int end)
     : graph(graph), kernels(order.slice(begin, end - begin)),
-      preds(end - begin, 0), made(end - begin), held(end - begin) {
+      preds(end - begin, 0), ends(end - begin), need(end - begin, 0),
+      left(end - begin, 0) {
   const Program &program = *graph.program;
   DenseMap<int, int> place; // looked up only
   for (auto [index, kernel] : llvm::enumerate(kernels))
@@ -88,6 +90,7 @@ StretchOrderer::StretchOrderer(const KernelGraph &graph, ArrayRef<int> order,
     }
     return it->second;
   };
+  SmallVector<SmallVector<int, 4>> made(kernels.size());
   for (auto [index, kernel] : llvm::enumerate(kernels)) {
     const KernelNode &node = graph.kernels[kernel];
     for (int output : node.outputs)
@@ -96,12 +99,20 @@ StretchOrderer::StretchOrderer(const KernelGraph &graph, ArrayRef<int> order,
       if (ranges[root].first < 0)
         return; // No storage that the step allocates.
       int id = getRoot(root);
-      if (!(roots[id].readers & only(index)))
-        held[index].push_back(id);
+      if (!(roots[id].readers & only(index)) && !roots[id].stays)
+        ends[index].push_back(id);
       roots[id].readers |= only(index);
     };
     llvm::for_each(node.reads, hold);
     llvm::for_each(node.holds, hold);
+  }
+  for (auto [index, kernel] : llvm::enumerate(kernels)) {
+    need[index] = graph.kernels[kernel].workspace;
+    for (int id : made[index]) {
+      need[index] += roots[id].bytes;
+      if (roots[id].stays || (roots[id].readers & ~only(index)))
+        left[index] += roots[id].bytes;
+    }
   }
   // What is live before the stretch: of what it does not touch, only the sum
   // matters, and that nothing of it dies here.
@@ -115,19 +126,12 @@ StretchOrderer::StretchOrderer(const KernelGraph &graph, ArrayRef<int> order,
   }
 }
 
-StretchOrderer::Effect StretchOrderer::getEffect(Set done, int kernel) const {
-  Effect effect;
-  Set after = done | only(kernel);
-  for (int id : made[kernel]) {
-    effect.need += roots[id].bytes;
-    if (roots[id].stays || (roots[id].readers & ~after))
-      effect.growth += roots[id].bytes;
-  }
-  for (int id : held[kernel])
-    if (!roots[id].stays && !(roots[id].readers & ~after))
-      effect.growth -= roots[id].bytes;
-  effect.need += graph.kernels[kernels[kernel]].workspace;
-  return effect;
+int64_t StretchOrderer::getGrowth(Set after, int kernel) const {
+  int64_t growth = left[kernel];
+  for (int id : ends[kernel])
+    if (!(roots[id].readers & ~after))
+      growth -= roots[id].bytes;
+  return growth;
 }
 
 std::vector<int> StretchOrderer::run(int64_t bar, int64_t &work) {
@@ -151,22 +155,23 @@ std::vector<int> StretchOrderer::run(int64_t bar, int64_t &work) {
       return {};
     SmallVector<Path, 16> nexts;
     for (int kernel = 0; kernel < count; ++kernel) {
-      if ((path.done & only(kernel)) || (preds[kernel] & ~path.done))
+      if ((path.done & only(kernel)) || (preds[kernel] & ~path.done) ||
+          path.live + need[kernel] >= bar)
         continue;
-      Effect effect = getEffect(path.done, kernel);
-      if (path.live + effect.need >= bar)
-        continue;
-      Path next = {path.done | only(kernel), path.live + effect.growth, id,
-                   kernel};
-      if (effect.growth <= 0) {
+      Set after = path.done | only(kernel);
+      int64_t growth = getGrowth(after, kernel);
+      Path next = {after, path.live + growth, id, kernel};
+      if (growth <= 0) {
         nexts.assign(1, next);
         break;
       }
-      nexts.push_back(next);
+      // The one that leaves the least behind goes on first: it stands last.
+      auto place =
+          llvm::upper_bound(nexts, next, [](const Path &a, const Path &b) {
+            return a.live > b.live;
+          });
+      nexts.insert(place, next);
     }
-    // The one that leaves the least behind goes on first.
-    llvm::stable_sort(
-        nexts, [](const Path &a, const Path &b) { return a.live > b.live; });
     for (const Path &next : nexts)
       if (seen.insert(next.done).second) {
         stack.push_back(paths.size());

@@ -178,6 +178,7 @@ static void setLoopProperties(PlanNode &node, const Target &target) {
       node.blockShape = BlockShape::Tile;
   } else if (isa<UpdateSliceOp>(op)) {
     node.locality = Locality::Moved;
+    node.writesPiece = true;
   }
 }
 

@@ -20,6 +20,9 @@ using namespace mlir::fp8;
 /// What a search may do: evaluations times nodes. The number of evaluations
 /// falls with the size of the graph, so the time does not grow with its square.
 static constexpr int64_t kMaxWork = 450'000;
+/// The same where layers are left out. Each of the few plans that it finds
+/// stands for one that takes much longer to evaluate.
+static constexpr int64_t kMaxReducedWork = 800'000;
 /// Bounds on the number of evaluations, whatever the size.
 static constexpr int kMinEvaluations = 24, kMaxEvaluations = 1800;
 /// The same for walks, whose evaluations fall with the square of the nodes.
@@ -132,6 +135,36 @@ PlanSearch::PlanSearch(const PlanGraph &graph, Fusion fusion)
                                          kMaxWalkEvaluations);
 }
 
+PlanSearch::PlanSearch(const ReducedGraph &reduced, Fusion fusion)
+    : PlanSearch(reduced.graph, fusion) {
+  borders = reduced.borders;
+  maxEvaluations = std::clamp<int64_t>(kMaxReducedWork / graph.nodes.size(),
+                                       kMinEvaluations, kMaxEvaluations);
+}
+
+/// A chain of recomputations through several layers would look short: most of
+/// them are left out.
+Program PlanSearch::materializeLayers(Selection &selection) const {
+  Program program = materialize(graph, selection);
+  if (borders.empty())
+    return program;
+  bool changed = false;
+  for (const Instance &instance : program.instances) {
+    if (!instance.clone || instance.dead)
+      continue;
+    for (int result : graph.nodes[instance.node].results) {
+      if (!llvm::binary_search(borders, result) || !isChoice(graph, result))
+        continue;
+      selection[result] = true;
+      llvm::erase_if(selection.drops, [&, root = result](const Drop &drop) {
+        return drop.root == root;
+      });
+      changed = true;
+    }
+  }
+  return changed ? materialize(graph, selection) : std::move(program);
+}
+
 int64_t PlanSearch::getLowestPeak(double seconds) const {
   auto it = lowestPeaks.upper_bound(seconds);
   return it == lowestPeaks.begin() ? std::numeric_limits<int64_t>::max()
@@ -151,25 +184,28 @@ void PlanSearch::setPeak(PlanOption &option, PeakInfo info) {
 
 const PlanOption &PlanSearch::evaluate(Selection selection) {
   applyOverrides(graph, selection);
+  if (auto known = options.find(selection); known != options.end())
+    return known->second;
+  Program program = materializeLayers(selection);
   auto [it, inserted] = options.try_emplace(selection);
   PlanOption &option = it->second;
   if (!inserted)
     return option;
-  Program program = materialize(graph, selection);
   KernelGraph kernels = formKernels(program, fusion);
   option.seconds = kernels.getSeconds();
   option.selection = std::move(selection);
   auto [order, info] = scheduleRoughly(kernels);
   // The best order is looked for where it might bring the plan to the frontier.
   int64_t bar = std::min(info.peak, getLowestPeak(option.seconds));
-  option.isExact = !isOrderImproved(kernels);
+  // Where layers are left out, the order does not matter yet.
+  option.isExact = !borders.empty() || !isOrderImproved(kernels);
   if (!option.isExact && (graph.nodes.size() <= kMaxOrderedNodes ||
                           info.peak <= kMostAbove * bar)) {
     int64_t floor = getPeakBound(
         kernels, info.peakKernel < 0 ? -1 : order[info.peakKernel]);
     option.isExact = info.peak <= floor;
     if (floor < bar && mayGetBelow(kernels, order, info, floor, bar)) {
-      info = simulate(kernels, schedule(kernels));
+      improveSchedule(kernels, order, info, floor);
       option.isExact = true;
     }
   }
@@ -367,10 +403,14 @@ void PlanSearch::searchDirectly() {
   rank();
   descend(fastest->selection, /*minimisePeak=*/false, end);
   rank();
-  descend(fastest->selection, /*minimisePeak=*/true, end);
+  // Where the first took all of that, the others have a share of their own.
+  auto getEnd = [&] {
+    return std::max(end, getNumEvaluations() + maxEvaluations / 12);
+  };
+  descend(fastest->selection, /*minimisePeak=*/true, getEnd());
   rank();
-  descend(smallest->selection, /*minimisePeak=*/true, end);
-  fillSteps(end + maxEvaluations / 6);
+  descend(smallest->selection, /*minimisePeak=*/true, getEnd());
+  fillSteps(getEnd() + maxEvaluations / 6);
   for (int round = 0; round < kRefinementRounds; ++round)
     refine(getFrontier(),
            getNumEvaluations() + (maxEvaluations - getNumEvaluations()) /
@@ -380,7 +420,7 @@ void PlanSearch::searchDirectly() {
 }
 
 void PlanSearch::searchReduced(const ReducedGraph &reduced) {
-  PlanSearch inner(reduced.graph, fusion);
+  PlanSearch inner(reduced, fusion);
   std::vector<const PlanOption *> frontier = inner.findFrontier();
   // Evenly spread over the frontier, both ends included.
   size_t count = std::min<size_t>(frontier.size(), maxEvaluations / 2);

@@ -18,6 +18,8 @@
 
 #include "mlir/IR/OperationSupport.h"
 
+#include <set>
+
 using namespace mlir;
 using namespace mlir::fp8;
 
@@ -25,7 +27,7 @@ namespace {
 
 /// Layers at each end of a stack that are left in. The outermost ones meet what
 /// is around the stack; of the inner ones one stands for those left out.
-constexpr int kKeptLayers = 2;
+constexpr int kKeptLayers = 1;
 /// Distances between equal nodes that are tried as the length of a layer.
 constexpr size_t kMaxPeriods = 16;
 /// Stacks that are shortened one after the other.
@@ -69,6 +71,8 @@ private:
                                      int minLayers) const;
   std::optional<ReducedGraph> leaveOut(const Zone &forward,
                                        const Zone &backward) const;
+  /// The roots that the layers of the stack around `forward` hand on.
+  std::vector<int> findBorders(const Zone &forward) const;
   int getTarget(int node, int producer, const Zone &forward,
                 const Zone &backward) const;
 
@@ -307,10 +311,32 @@ std::optional<ReducedGraph> Reducer::leaveOut(const Zone &forward,
           index[graph.nodes[getStandIn(value.node)].results[resultNumber(old)]];
     result.standsFor.push_back(stand);
   }
+  for (int border : findBorders(forward))
+    result.borders.push_back(result.standsFor[border]);
   for (auto [old, stand] : llvm::enumerate(nodeIndex))
     result.nodeStandsFor.push_back(stand >= 0 ? stand
                                               : nodeIndex[getStandIn(old)]);
   return result;
+}
+
+std::vector<int> Reducer::findBorders(const Zone &forward) const {
+  int begin = forward.begin - forward.period;
+  std::vector<int> borders;
+  // Read after the layer in front of the zone; so at the same place of others.
+  std::set<std::pair<int, int>> places;
+  for (int reader = forward.begin; reader < graph.firstBackward; ++reader)
+    for (int operand : graph.nodes[reader].operands) {
+      int root = graph.values[operand].root, node = producerOf(root);
+      if (node >= begin && node < forward.begin)
+        places.insert({node, resultNumber(root)});
+    }
+  for (auto [place, number] : places)
+    for (int step : {-forward.period, forward.period})
+      for (int node = place; node >= 0 && node < graph.firstBackward &&
+                             kindOf[node] == kindOf[place];
+           node += step)
+        borders.push_back(graph.nodes[node].results[number]);
+  return borders;
 }
 
 std::optional<ReducedGraph>
@@ -324,7 +350,14 @@ mlir::fp8::reduceRepetition(const PlanGraph &graph) {
       value = next->standsFor[value];
     for (int &node : result->nodeStandsFor)
       node = next->nodeStandsFor[node];
+    for (int &value : result->borders)
+      value = next->standsFor[value];
+    llvm::append_range(result->borders, next->borders);
     result->graph = std::move(next->graph);
+  }
+  if (result) {
+    llvm::sort(result->borders);
+    result->borders.erase(llvm::unique(result->borders), result->borders.end());
   }
   return result;
 }

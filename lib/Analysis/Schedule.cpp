@@ -366,10 +366,15 @@ std::vector<int> mlir::fp8::schedule(const KernelGraph &graph) {
   if (!isOrderImproved(graph))
     return std::move(order);
   int kernel = info.peakKernel < 0 ? -1 : order[info.peakKernel];
-  improveOrder(graph, order, info, getSets(graph, kMaxOrderWork),
-               getPeakBound(graph, kernel),
-               std::numeric_limits<int64_t>::max());
+  improveSchedule(graph, order, info, getPeakBound(graph, kernel));
   return std::move(order);
+}
+
+void mlir::fp8::improveSchedule(const KernelGraph &graph,
+                                std::vector<int> &order, PeakInfo &info,
+                                int64_t floor) {
+  improveOrder(graph, order, info, getSets(graph, kMaxOrderWork), floor,
+               std::numeric_limits<int64_t>::max());
 }
 
 bool mlir::fp8::mayGetBelow(const KernelGraph &graph, std::vector<int> order,

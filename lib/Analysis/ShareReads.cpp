@@ -37,8 +37,7 @@ struct Chained {
 bool Former::isStored(int value) const {
   const InstanceValue &entry = program.values[value];
   const Instance &producer = program.instances[entry.instance];
-  if (program.graphValue(value).escapes ||
-      isa<UpdateSliceOp>(program.node(producer).op) ||
+  if (program.graphValue(value).escapes || program.node(producer).writesPiece ||
       (!producer.backward && kept[value]))
     return true;
   return llvm::any_of(readers[entry.instance], [&](auto read) {
@@ -127,6 +126,8 @@ SmallVector<int> Former::findRepeatable(int group) const {
                              ArrayRef<int64_t>(groups[group].space) &&
                          !program.graphValue(value).escapes &&
                          (groups[group].backward || !kept[value]);
+      if (!isCandidate)
+        continue;
       bool isRead = false;
       for (auto [reader, operand] : readers[member]) {
         int other = groupOf[reader];
@@ -182,11 +183,11 @@ double Former::getGain(ArrayRef<int> values, ArrayRef<int> readingGroups,
     for (int group : together)
       for (int member : groups[group].members) {
         const Instance &instance = program.instances[member];
-        Operation *op = program.node(instance).op;
+        bool isPiece = program.node(instance).writesPiece;
         chain.flops += program.node(instance).cost.flopsF32;
         for (auto [number, operand] : llvm::enumerate(instance.operands)) {
           int root = program.values[operand].root;
-          if (isUpdated(op->getOpOperand(number)))
+          if (isPiece && number != 0)
             continue;
           if (llvm::is_contained(values, root))
             needed.insert(root);
@@ -194,7 +195,7 @@ double Former::getGain(ArrayRef<int> values, ArrayRef<int> readingGroups,
             reads.insert(root);
         }
         for (int value : instance.results)
-          if (isa<UpdateSliceOp>(op))
+          if (isPiece)
             moved += program.graphValue(instance.operands[0]).bytes;
           else if (isStored(value))
             moved += program.graphValue(value).bytes;
@@ -226,13 +227,21 @@ void Former::repeat(int value, int reader) {
   for (int id : chain.instances)
     if (!holds(reader, id))
       groups[reader].repeated.push_back(id);
+  if (!groups[reader].repeated.empty())
+    repeatingGroups.insert(reader);
 }
 
 /// Members of `group` that nothing needs any more belong to the kernel that
 /// computes them again.
 void Former::dropUnused(int group) {
-  SmallVector<int, 8> members = groups[group].members;
+  // Only those that some kernel computes again.
+  SmallVector<int, 8> members;
+  for (int other : repeatingGroups)
+    for (int member : groups[other].repeated)
+      if (groupOf[member] == group)
+        members.push_back(member);
   llvm::sort(members, std::greater<int>());
+  members.erase(llvm::unique(members), members.end());
   for (int member : members) {
     bool isNeeded =
         llvm::any_of(program.instances[member].results, [&](int value) {
@@ -243,7 +252,8 @@ void Former::dropUnused(int group) {
         });
     if (isNeeded)
       continue;
-    for (auto [index, other] : llvm::enumerate(groups)) {
+    for (int index : repeatingGroups) {
+      Group &other = groups[index];
       auto it = llvm::find(other.repeated, member);
       if (it == other.repeated.end())
         continue;

@@ -78,6 +78,11 @@ std::pair<std::vector<int>, PeakInfo> scheduleRoughly(const KernelGraph &graph);
 /// fp8-schedule).
 std::vector<int> schedule(const KernelGraph &graph);
 
+/// Makes the order of scheduleRoughly, of which `info` is known, that of
+/// schedule(). No order has a peak below `floor`.
+void improveSchedule(const KernelGraph &graph, std::vector<int> &order,
+                     PeakInfo &info, int64_t floor);
+
 /// False where schedule() leaves the order of scheduleRoughly as it is, since
 /// there are too many kernels.
 bool isOrderImproved(const KernelGraph &graph);

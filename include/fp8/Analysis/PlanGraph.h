@@ -92,6 +92,7 @@ struct PlanNode {
   // Of loop nodes:
   Locality locality = Locality::Elementwise;
   SmallVector<int64_t, 4> space; ///< the shape it iterates over
+  bool writesPiece = false;      ///< writes operand 0 into the other one
   BlockShape blockShape = BlockShape::Any;
 };
 

@@ -64,6 +64,8 @@ struct PlanOption {
 class PlanSearch {
 public:
   PlanSearch(const PlanGraph &graph, Fusion fusion);
+  /// Of a graph with layers left out.
+  PlanSearch(const ReducedGraph &reduced, Fusion fusion);
 
   const PlanOption &evaluate(Selection selection);
   /// The same, with the peak of the order that the passes make.
@@ -89,6 +91,9 @@ private:
   void searchDirectly();
   /// The search on `reduced`, of which the frontier is evaluated here.
   void searchReduced(const ReducedGraph &reduced);
+  /// Keeps what `selection` would compute again of what layers hand on. Makes
+  /// the program.
+  Program materializeLayers(Selection &selection) const;
   /// Fills `measurements`.
   void findMeasurements();
   void descend(const Selection &start, bool minimisePeak, int end);
@@ -111,6 +116,7 @@ private:
   const PlanGraph &graph;
   Fusion fusion;
   int maxEvaluations, maxWalkEvaluations;
+  ArrayRef<int> borders; ///< ReducedGraph::borders
   std::map<Selection, PlanOption> options;
   /// Peaks of the plans known that take up to so many seconds: fall as those
   /// rise.

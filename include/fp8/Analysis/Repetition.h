@@ -22,6 +22,9 @@ struct ReducedGraph {
   std::vector<int> standsFor;
   /// The same, per node.
   std::vector<int> nodeStandsFor;
+  /// Values of `graph` that the layers hand on in forward, of each layer that
+  /// is left: what one makes and the next reads. Sorted.
+  std::vector<int> borders;
 
   /// The choice of the whole graph in which every layer left out chooses as the
   /// one that stands for it.
@@ -31,7 +34,7 @@ struct ReducedGraph {
 /// Leaves out the middle layers of every stack of equal layers: of layers whose
 /// forward and backward ops are the same, in the same order, with the same
 /// types and attributes, and each reads the one before in the same way. Nothing
-/// where the graph has no stack of five layers or more. Takes O(n) for a
+/// where the graph has no stack of three layers or more. Takes O(n) for a
 /// bounded number of stacks.
 std::optional<ReducedGraph> reduceRepetition(const PlanGraph &graph);
 
