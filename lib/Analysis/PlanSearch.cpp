@@ -403,9 +403,12 @@ void PlanSearch::searchDirectly() {
   rank();
   descend(fastest->selection, /*minimisePeak=*/false, end);
   rank();
-  // Where the first took all of that, the others have a share of their own.
+  // Where layers are left out, the others have a share of their own: without
+  // it, a graph as large as one layer of many ops would get nowhere.
   auto getEnd = [&] {
-    return std::max(end, getNumEvaluations() + maxEvaluations / 12);
+    return borders.empty()
+               ? end
+               : std::max(end, getNumEvaluations() + maxEvaluations / 12);
   };
   descend(fastest->selection, /*minimisePeak=*/true, getEnd());
   rank();
