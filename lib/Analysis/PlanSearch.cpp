@@ -403,8 +403,7 @@ void PlanSearch::searchDirectly() {
   rank();
   descend(fastest->selection, /*minimisePeak=*/false, end);
   rank();
-  // Where layers are left out, the others have a share of their own: without
-  // it, a graph as large as one layer of many ops would get nowhere.
+  // Where layers are left out, the descent to less time may take all of it.
   auto getEnd = [&] {
     return borders.empty()
                ? end
