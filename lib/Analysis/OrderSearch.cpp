@@ -44,7 +44,6 @@ private:
     int parent = -1, kernel = -1;
   };
 
-  const KernelGraph &graph;
   SmallVector<int> kernels; ///< of the stretch
   SmallVector<Set> preds;
   /// Of the roots that are born or die in the stretch.
@@ -64,9 +63,8 @@ private:
 
 StretchOrderer::StretchOrderer(const KernelGraph &graph, ArrayRef<int> order,
                                int begin, int end)
-    : graph(graph), kernels(order.slice(begin, end - begin)),
-      preds(end - begin, 0), ends(end - begin), need(end - begin, 0),
-      left(end - begin, 0) {
+    : kernels(order.slice(begin, end - begin)), preds(end - begin, 0),
+      ends(end - begin), need(end - begin, 0), left(end - begin, 0) {
   const Program &program = *graph.program;
   DenseMap<int, int> place; // looked up only
   for (auto [index, kernel] : llvm::enumerate(kernels))
