@@ -22,7 +22,7 @@ using namespace mlir::fp8;
 static constexpr int64_t kMaxWork = 450'000;
 /// The same where layers are left out. Each of the few plans that it finds
 /// stands for one that takes much longer to evaluate.
-static constexpr int64_t kMaxReducedWork = 800'000;
+static constexpr int64_t kMaxReducedWork = 1'200'000;
 /// Bounds on the number of evaluations, whatever the size.
 static constexpr int kMinEvaluations = 24, kMaxEvaluations = 1800;
 /// The same for walks, whose evaluations fall with the square of the nodes.
@@ -399,7 +399,7 @@ void PlanSearch::searchDirectly() {
         smallest = &option;
     }
   };
-  int end = maxEvaluations / 3;
+  int end = maxEvaluations / (borders.empty() ? 3 : 2);
   rank();
   descend(fastest->selection, /*minimisePeak=*/false, end);
   rank();

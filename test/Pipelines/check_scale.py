@@ -69,8 +69,8 @@ def main():
         whole, seconds = plan_layers(gen, kind, 32)
         other, longer = plan_layers(gen, kind, 32, *arguments)
         assert longer < 3 * max(seconds, 1), f"{kind} {arguments}: {longer} s instead of {seconds} s"
-        for key in ("step_us", "min_feasible_peak_bytes", "peak_bytes"):
-            assert other[key] <= 1.02 * whole[key], f"{kind} {arguments}: {key} {other[key]}, else {whole[key]}"
+        for key, most in (("step_us", 1.02), ("min_feasible_peak_bytes", 1.02), ("peak_bytes", 1.1)):
+            assert other[key] <= most * whole[key], f"{kind} {arguments}: {key} {other[key]}, else {whole[key]}"
     _, seconds = plan(chain(5000))
     assert seconds < 30, f"chain: {seconds} s"
     # A step of 50,000 ops, in which nothing repeats; and a smaller one twice.
