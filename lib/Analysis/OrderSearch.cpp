@@ -197,8 +197,11 @@ void mlir::fp8::improveOrder(const KernelGraph &graph, std::vector<int> &order,
   // is taken where the last one is lower too.
   std::vector<int> current = order;
   PeakInfo reached = info;
-  // Where a whole stretch takes too long, shorter ones may not.
-  int64_t spare = work / 4;
+  // Where a whole stretch takes too long, shorter ones may not. Only where
+  // there are collectives, whose chain keeps the rough orders apart from good
+  // ones: for others the selection knows what the order of a policy comes to.
+  bool isThorough = hasCollectives(graph);
+  int64_t spare = isThorough ? work / 4 : 0;
   int stretch = kMaxStretch;
   while (reached.peak > floor && reached.peakKernel >= 0) {
     int64_t &left = stretch == kMaxStretch ? work : spare;
@@ -224,7 +227,7 @@ void mlir::fp8::improveOrder(const KernelGraph &graph, std::vector<int> &order,
     // What is written in place depends on the order.
     if (better.empty() || found.peak > reached.peak ||
         (found.peak == reached.peak &&
-         countPeaks(found) >= countPeaks(reached))) {
+         (!isThorough || countPeaks(found) >= countPeaks(reached)))) {
       if (stretch == kShortStretch)
         return;
       stretch = kShortStretch;

@@ -16,13 +16,16 @@ namespace mlir::fp8 {
 /// Kernels of a stretch. A region of no more is one stretch.
 constexpr int kMaxStretch = 63;
 
+/// Whether a kernel of `graph` exchanges anything with other ranks.
+bool hasCollectives(const KernelGraph &graph);
+
 /// Lowers the peak of `order`, stretch by stretch, each with the lowest peak
 /// that any order of its kernels has (without what is written in place), until
 /// one cannot be lowered below `bar` or `work` sets of kernels have been looked
-/// at; then shorter stretches, with a quarter of `work` more. Where several
-/// stretches have the peak, all of them have to be lowered. No order has a peak
-/// below `floor`.
-/// `info` is what simulate() says of `order`, before and after.
+/// at; then, where there are collectives, shorter stretches, with a quarter of
+/// `work` more, and where several have the peak, all of them are lowered. No
+/// order has a peak below `floor`. `info` is what simulate() says of `order`,
+/// before and after.
 void improveOrder(const KernelGraph &graph, std::vector<int> &order,
                   PeakInfo &info, int64_t work, int64_t floor, int64_t bar);
 

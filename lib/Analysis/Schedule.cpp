@@ -302,7 +302,7 @@ static std::vector<int> scheduleLate(const KernelGraph &graph) {
   return order;
 }
 
-static bool hasCollectives(const KernelGraph &graph) {
+bool mlir::fp8::hasCollectives(const KernelGraph &graph) {
   return llvm::any_of(graph.kernels, [&](const KernelNode &kernel) {
     return llvm::any_of(kernel.members, [&](int member) {
       return graph.program->node(graph.program->instances[member]).chain ==
