@@ -268,7 +268,8 @@ class _Storages:
             self.again(line.node, line.reused_as.get_name())
         elif kind == "ExternKernelAllocLine":
             for result in getattr(line.node, "outputs", None) or [line.node]:
-                if not result.get_inputs_that_alias_output():
+                alias = getattr(result, "get_inputs_that_alias_output", None)  # a number or None has none
+                if alias is not None and not alias():
                     self.allocate(result)
         elif kind == "FreeLine" or (kind == "FreeIfNotReusedLine" and not line.is_reused):
             self.drop(line.node)
