@@ -8,6 +8,8 @@
 
 #include "fp8/Analysis/Decisions.h"
 
+#include "fp8/Analysis/Offload.h"
+
 #include "mlir/IR/Remarks.h"
 #include "llvm/ADT/SetVector.h"
 #include "llvm/Support/JSON.h"
@@ -172,9 +174,10 @@ namespace {
 class Comparison {
 public:
   Comparison(const PlanGraph &graph, const Program &program,
-             const Selection &keptOnly, const PlanOption &plan,
-             PlanSearch &search)
-      : graph(graph), keptOnly(keptOnly), plan(plan), search(search) {
+             const Selection &keptOnly, bool isOffloaded,
+             const PlanOption &plan, PlanSearch &search)
+      : graph(graph), keptOnly(keptOnly), isOffloaded(isOffloaded), plan(plan),
+        search(search) {
     for (int value : program.residuals)
       if (int root = graph.values[program.values[value].value].root;
           isChoice(graph, root)) {
@@ -188,7 +191,9 @@ public:
     // The storage of a gather in halves is its start's.
     int root = graph.values[value].root;
     int limit = search.getMaxEvaluations() / 16;
-    bool drops = !keptOnly.drops.empty(); // which no override on an op can say
+    // No override on an op can say what is dropped, and the search knows no
+    // plan with copies to the host.
+    bool drops = !keptOnly.drops.empty() || isOffloaded;
     if (numChoices <= limit && !drops)
       return describeWithout(root, "it");
     ArrayRef<int> members = equals[search.getClass(root)].getArrayRef();
@@ -221,11 +226,66 @@ private:
 
   const PlanGraph &graph;
   const Selection &keptOnly;
+  bool isOffloaded;
   const PlanOption &plan;
   PlanSearch &search;
   int numChoices = 0;
   /// Kept choices by class.
   std::map<int, llvm::SetVector<int>> equals;
+};
+
+/// What it would cost to leave offloaded values on the device, each by itself
+/// as long as there are few.
+class OffloadComparison {
+public:
+  OffloadComparison(const PlanGraph &graph, const Selection &selection,
+                    ArrayRef<int> offloaded, Fusion fusion)
+      : graph(graph) {
+    if (offloaded.empty())
+      return;
+    program = materialize(graph, selection);
+    kernels = formKernels(program, fusion);
+    offloader.emplace(kernels, schedule(kernels));
+    for (int root : offloader->getCandidates())
+      if (llvm::is_contained(offloaded, program.values[root].value))
+        roots.push_back(root);
+    whole = offloader->plan(roots);
+  }
+
+  /// The sentence about the graph's `value`.
+  std::string describe(int value) const {
+    int64_t bytes = graph.values[value].bytes;
+    std::string text = llvm::formatv(
+        "{0} wait in host memory; a copy takes {1} each way",
+        formatBytes(bytes),
+        formatMicroseconds(estimateHostSeconds(*graph.target, bytes)));
+    constexpr size_t kMostCompared = 32;
+    if (roots.size() > kMostCompared)
+      return text;
+    SmallVector<int> others;
+    for (int root : roots)
+      if (program.values[root].value != value)
+        others.push_back(root);
+    OffloadPlan without = offloader->plan(others);
+    double seconds = whole.seconds - without.seconds;
+    int64_t saved = without.peak - whole.peak;
+    return text +
+           llvm::formatv("; with it on the device the step would be {0} {1} "
+                         "and the peak {2} {3}",
+                         formatMicroseconds(std::abs(seconds)),
+                         seconds >= 0 ? "shorter" : "longer",
+                         formatBytes(std::abs(saved)),
+                         saved >= 0 ? "higher" : "lower")
+               .str();
+  }
+
+private:
+  const PlanGraph &graph;
+  Program program;
+  KernelGraph kernels;
+  std::optional<Offloader> offloader;
+  SmallVector<int> roots;
+  OffloadPlan whole;
 };
 
 /// For which nodes each node runs again, and whether what it makes is kept too.
@@ -286,8 +346,9 @@ private:
 } // namespace
 
 void mlir::fp8::explain(const PlanGraph &graph, Policy policy,
-                        const Selection &chosen, Fusion fusion,
-                        PlanSearch &search, Decisions &decisions) {
+                        const Selection &chosen, ArrayRef<int> offloaded,
+                        Fusion fusion, PlanSearch &search,
+                        Decisions &decisions) {
   ValueNames names(graph.func);
   Program program = materialize(graph, chosen);
   const PlanOption &plan = search.evaluateExactly(chosen);
@@ -298,7 +359,9 @@ void mlir::fp8::explain(const PlanGraph &graph, Policy policy,
   keptOnly.drops = chosen.drops;
   for (int value : program.residuals)
     keptOnly[graph.values[program.values[value].value].root] = true;
-  Comparison comparison(graph, program, keptOnly, plan, search);
+  Comparison comparison(graph, program, keptOnly, !offloaded.empty(), plan,
+                        search);
+  OffloadComparison hostCopies(graph, chosen, offloaded, fusion);
   Recomputations again(graph, program, names);
   for (int residual : program.residuals) {
     int value = program.values[residual].value;
@@ -311,7 +374,10 @@ void mlir::fp8::explain(const PlanGraph &graph, Policy policy,
     saved.form = getForm(graph, node);
     saved.escapes = entry.escapes;
     unsigned number = cast<OpResult>(entry.value).getResultNumber();
-    if (entry.escapes) {
+    if (llvm::is_contained(offloaded, value)) {
+      saved.form = "offload";
+      saved.why = hostCopies.describe(value);
+    } else if (entry.escapes) {
       saved.why =
           "a result of the function, which stays to the end in any plan";
     } else if (node.recompute == Recompute::Never) {

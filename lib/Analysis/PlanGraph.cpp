@@ -299,7 +299,7 @@ LogicalResult GraphBuilder::addNode(Operation &op, bool backward) {
       return op.emitOpError(
                  "cannot be planned: expected static shapes, but got ")
              << type;
-    else if (!type && !isa<TokenType>(result.getType()) &&
+    else if (!type && !isa<TokenType, HostType>(result.getType()) &&
              *kind != NodeClass::Constant)
       return op.emitOpError("cannot be planned: expected tensors, but got ")
              << result.getType();
@@ -325,6 +325,9 @@ LogicalResult GraphBuilder::addNode(Operation &op, bool backward) {
   if (node.kind == NodeClass::Constant)
     return success();
   node.cost = getCostOf(&op);
+  if (node.cost.bytesHost && !graph.target->hostBytesPerSecond)
+    return op.emitOpError("copies to or from host memory, but the target '")
+           << graph.target->name << "' has none ('host_bytes_per_second')";
   node.recompute =
       node.kind == NodeClass::View ? Recompute::Free : node.cost.recompute;
   if (node.kind != NodeClass::View)

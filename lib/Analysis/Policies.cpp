@@ -139,7 +139,7 @@ void mlir::fp8::applyOverrides(const PlanGraph &graph, Selection &selection) {
       if (auto array = dyn_cast<ArrayAttr>(attribute))
         entry = index < array.size() ? array[index] : Attribute();
       if (auto text = dyn_cast_or_null<StringAttr>(entry))
-        selection[graph.values[result].root] = text.getValue() == "save";
+        selection[graph.values[result].root] = text.getValue() != "recompute";
       if (entry && !selection.drops.empty())
         llvm::erase_if(selection.drops, [&](const Drop &drop) {
           return drop.root == graph.values[result].root;

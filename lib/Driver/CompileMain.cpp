@@ -57,7 +57,7 @@ struct DriverOptions {
   cl::opt<std::string> compile{
       "compile", cl::ValueOptional, cl::cat(category),
       cl::desc("Options of the pipeline: target=, policy=, budget=, "
-               "device-memory=, ops=, "
+               "device-memory=, host-memory=, ops=, "
                "fuse=, pieces=, joined by commas")};
   cl::opt<std::string> compileTo{
       "compile-to", cl::desc("Stop after: joint, planned, placed or lowered"),

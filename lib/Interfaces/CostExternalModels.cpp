@@ -181,6 +181,20 @@ OpCost waitCost(WaitOp) {
   return cost;
 }
 
+/// The copy alone: it runs beside what works on the device's memory.
+OpCost offloadCost(OffloadStartOp op) {
+  OpCost cost;
+  cost.bytesHost = getByteSize(op.getX().getType());
+  cost.recompute = Recompute::Never;
+  return cost;
+}
+OpCost prefetchCost(PrefetchStartOp op) {
+  OpCost cost;
+  cost.bytesHost = getByteSize(op.getResult().getType());
+  cost.recompute = Recompute::Never;
+  return cost;
+}
+
 /// The declared bytes where there are any, else operands and results.
 OpCost opaqueCost(OpaqueOp op) {
   OpCost cost = getTraffic(op);
@@ -276,6 +290,10 @@ void mlir::fp8::registerCostExternalModels(DialectRegistry &registry) {
     attachCollectives<AllGatherOp, AllGatherStartOp, ReduceScatterOp,
                       ReduceScatterStartOp, AllReduceOp, AllReduceStartOp,
                       AllToAllOp, AllToAllStartOp>(*context);
+    OffloadStartOp::attachInterface<Model<OffloadStartOp, offloadCost>>(
+        *context);
+    PrefetchStartOp::attachInterface<Model<PrefetchStartOp, prefetchCost>>(
+        *context);
     WaitOp::attachInterface<Model<WaitOp, waitCost>>(*context);
     OpaqueOp::attachInterface<Model<OpaqueOp, opaqueCost>>(*context);
     PushAmaxOp::attachInterface<Model<PushAmaxOp, pushAmaxCost>>(*context);

@@ -81,6 +81,7 @@ static void addPlanningPasses(OpPassManager &manager,
   selectOptions.policy = options.policy;
   selectOptions.budget = options.budget;
   selectOptions.deviceMemory = options.deviceMemory;
+  selectOptions.hostMemory = options.hostMemory;
   selectOptions.ops = options.ops;
   selectOptions.fuse = options.fuse;
   selectOptions.pieces = options.pieces;
@@ -95,6 +96,7 @@ static void addPlanningPasses(OpPassManager &manager,
   formOptions.fuse = options.fuse;
   manager.addPass(createFP8FormKernelsPass(formOptions));
   manager.addPass(createFP8SchedulePass());
+  manager.addPass(createFP8OffloadPass());
   FP8OverlapPassOptions overlapOptions;
   overlapOptions.budget = options.budget;
   overlapOptions.overlap = options.overlap;

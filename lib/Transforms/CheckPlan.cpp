@@ -35,6 +35,7 @@ struct CheckPlanPass : fp8::impl::FP8CheckPlanPassBase<CheckPlanPass> {
       bool valid = succeeded(check::checkLifetimes(*line));
       valid &= succeeded(check::checkInPlace(*line));
       valid &= succeeded(check::checkPieces(*line));
+      valid &= succeeded(check::checkHost(*line));
       valid &= succeeded(check::checkPlacement(*line));
       if (!valid)
         signalPassFailure();

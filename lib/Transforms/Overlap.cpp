@@ -36,6 +36,8 @@ Operation *getWholeCollective(Operation *op) {
 }
 
 bool isCommunication(Operation *op) {
+  if (isHostCopyKernelOrWait(op))
+    return false;
   auto kernel = dyn_cast<KernelOp>(op);
   return isa<WaitOp>(op) ||
          (kernel && kernel.getKind() == KernelKind::Collective);
@@ -70,7 +72,8 @@ public:
     for (auto [index, kernel] : llvm::enumerate(planned.kernels.kernels)) {
       positions[planned.getOp(index)] = index;
       // What can hide a transfer: anything that is not one itself.
-      if (!isCommunication(planned.getOp(index)))
+      if (!isCommunication(planned.getOp(index)) &&
+          !isHostCopyKernelOrWait(planned.getOp(index)))
         idle[index] = kernel.seconds;
     }
   }

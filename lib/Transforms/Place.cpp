@@ -18,6 +18,9 @@ namespace mlir::fp8 {
 using namespace mlir;
 using namespace mlir::fp8;
 
+/// What lies in host memory starts at multiples of this.
+static constexpr int64_t kHostAlignment = 256;
+
 namespace {
 
 struct PlacePass : fp8::impl::FP8PlacePassBase<PlacePass> {
@@ -70,6 +73,8 @@ LogicalResult PlacePass::place(func::FuncOp func, const Target &target) {
   PackResult packed = pack(items, options);
 
   OpBuilder builder(func.getContext());
+  // All that waits in host memory is there at once, between the regions.
+  int64_t hostEnd = 0;
   for (auto [position, kernel] : llvm::enumerate(planned->kernels.kernels)) {
     auto op = dyn_cast<KernelOp>(planned->getOp(position));
     if (!op)
@@ -78,6 +83,10 @@ LogicalResult PlacePass::place(func::FuncOp func, const Target &target) {
     for (Value result : op.getResults()) {
       // A token, or a result in the caller's buffer or in an argument.
       int64_t offset = -1;
+      if (int64_t bytes = getHostByteSize(result.getType())) {
+        offset = hostEnd;
+        hostEnd += llvm::alignTo(bytes, kHostAlignment);
+      }
       for (int output : kernel.outputs)
         if (planned->getValue(output) == result)
           if (auto it = itemOfRoot.find(output); it != itemOfRoot.end())
@@ -89,6 +98,8 @@ LogicalResult PlacePass::place(func::FuncOp func, const Target &target) {
       op.setWorkspaceOffset(packed.offsets[item]);
   }
   func->setAttr(kArenaBytesAttr, builder.getI64IntegerAttr(packed.height));
+  if (hostEnd > 0)
+    func->setAttr(kHostBytesAttr, builder.getI64IntegerAttr(hostEnd));
   return success();
 }
 

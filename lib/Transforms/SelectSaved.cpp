@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "fp8/Analysis/Decisions.h"
+#include "fp8/Analysis/Offload.h"
 #include "fp8/Analysis/TimeBound.h"
 #include "fp8/Support/ByteSize.h"
 #include "fp8/Target/Signature.h"
@@ -39,9 +40,15 @@ private:
   LogicalResult select(func::FuncOp func, const Target &target);
   /// The plans that `auto` chooses from, whole or in pieces. Whatever the
   /// limit, so that its answers go together.
-  std::vector<PiecePlan> findPlans(PlanSearch &search, PieceSearch &inPieces);
+  std::vector<PiecePlan> findPlans(const PlanGraph &graph, PlanSearch &search,
+                                   PieceSearch &inPieces);
   /// The selection of a policy other than `auto`.
   Selection getSelection(const PlanGraph &graph);
+  /// The bytes that a plan no slower than `plan` may have in host memory: what
+  /// its link carries in that time.
+  int64_t getHostRoom(const PlanGraph &graph, const PiecePlan &plan) const;
+  /// Fails where `fp8.policy` says to offload what cannot be.
+  LogicalResult checkAskedOffloads(const PlanGraph &graph) const;
   LogicalResult reportBudget(const PlanGraph &graph, PieceSearch &inPieces,
                              const PiecePlan &smallest, int64_t limit,
                              int64_t peak);
@@ -49,6 +56,7 @@ private:
   Policy chosenPolicy = Policy::Auto;
   llvm::StringSet<> listedOps;
   std::optional<int64_t> budgetBytes, deviceBytes;
+  int64_t hostBytes = 0; ///< that values may wait in
   /// What is kept for all microbatches of a step, beside the function at hand.
   int64_t keptBytes = 0;
   Fusion fusion = Fusion::Default;
@@ -84,6 +92,10 @@ LogicalResult SelectSavedPass::run() {
   if (failed(parseLimit("budget", budget, budgetBytes)) ||
       failed(parseLimit("device-memory", deviceMemory, deviceBytes)))
     return failure();
+  std::optional<int64_t> granted;
+  if (failed(parseLimit("host-memory", hostMemory, granted)))
+    return failure();
+  hostBytes = granted.value_or(0);
   FailureOr<llvm::StringSet<>> list =
       parseOpList(ops, [&] { return module.emitError(); });
   if (failed(list))
@@ -92,6 +104,10 @@ LogicalResult SelectSavedPass::run() {
   const Target *target = getTargetOf(module);
   if (!target)
     return failure();
+  if (hostBytes > 0 && !target->hostBytesPerSecond)
+    return module.emitError("expected a target with a link to host memory for "
+                            "'host-memory', but '")
+           << target->name << "' has no 'host_bytes_per_second'";
   for (auto func : module.getOps<func::FuncOp>())
     if (!func.isExternal() && failed(select(func, *target)))
       return failure();
@@ -111,17 +127,29 @@ Selection SelectSavedPass::getSelection(const PlanGraph &graph) {
   }
 }
 
-std::vector<PiecePlan> SelectSavedPass::findPlans(PlanSearch &search,
+std::vector<PiecePlan> SelectSavedPass::findPlans(const PlanGraph &graph,
+                                                  PlanSearch &search,
                                                   PieceSearch &inPieces) {
   std::vector<PiecePlan> plans;
   std::vector<const PlanOption *> frontier = search.findFrontier();
+  // Plans that do not offload what they are told to are none.
+  bool offloads = !getAskedOffloads(graph).empty();
   for (const PlanOption *option : frontier)
-    plans.push_back(
-        pieces > 1
-            ? inPieces.splitAll(option->selection, pieces)
-            : PiecePlan{option->selection, {}, option->peak, option->seconds});
-  if (pieces == 0)
+    if (pieces > 1)
+      plans.push_back(inPieces.splitAll(option->selection, pieces));
+    else if (!offloads)
+      plans.push_back(
+          {option->selection, {}, {}, option->peak, option->seconds});
+  if (pieces == 0 && !offloads)
     llvm::append_range(plans, inPieces.find(frontier));
+  if (offloads || (hostBytes > 0 && pieces <= 1))
+    for (OffloadOption &option :
+         findOffloads(graph, fusion, frontier, hostBytes))
+      plans.push_back({std::move(option.selection),
+                       {},
+                       std::move(option.offloaded),
+                       option.peak,
+                       option.seconds});
   return plans;
 }
 
@@ -136,6 +164,8 @@ LogicalResult SelectSavedPass::reportBudget(const PlanGraph &whole,
       << formatBytes(peak + keptBytes)
       << "; min_feasible_peak_bytes (policy auto) is "
       << smallest.peak + keptBytes;
+  if (!smallest.offloaded.empty())
+    return diagnostic;
   OwningOpRef<func::FuncOp> func = inPieces.apply(smallest);
   FailureOr<PlanGraph> graph = PlanGraph::build(*func, *whole.target);
   if (failed(graph))
@@ -177,6 +207,56 @@ LogicalResult SelectSavedPass::reportBudget(const PlanGraph &whole,
   return diagnostic;
 }
 
+/// A bound on the step time whatever of the collectives other kernels hide: all
+/// that is not one, or one collective after another.
+static TimeBound getHiddenBound(const PlanGraph &graph, Fusion fusion,
+                                int64_t limit) {
+  double communication = 0;
+  for (const PlanNode &node : graph.nodes)
+    if (node.kind == NodeClass::Collective)
+      communication += node.seconds;
+  if (communication == 0)
+    return getTimeBound(graph, fusion, limit);
+  PlanGraph hidden = graph;
+  for (PlanNode &node : hidden.nodes)
+    if (node.kind == NodeClass::Collective)
+      node.seconds = 0;
+  TimeBound bound = getTimeBound(hidden, fusion, limit);
+  bound.kind += ", all collectives beside them";
+  if (communication > bound.seconds)
+    bound = {communication, "every collective once, one after another"};
+  return bound;
+}
+
+int64_t SelectSavedPass::getHostRoom(const PlanGraph &graph,
+                                     const PiecePlan &plan) const {
+  int64_t bytes = 0;
+  for (int root : plan.offloaded)
+    bytes += graph.values[root].bytes;
+  bytes = std::max(bytes, hostBytes);
+  if (bytes == 0)
+    return 0;
+  return std::min<double>(bytes,
+                          plan.seconds * *graph.target->hostBytesPerSecond);
+}
+
+LogicalResult
+SelectSavedPass::checkAskedOffloads(const PlanGraph &graph) const {
+  if (getAskedOffloads(graph).empty())
+    return success();
+  if (!graph.target->hostBytesPerSecond)
+    return graph.func->emitError("expected a target with a link to host memory "
+                                 "for 'fp8.policy' \"offload\", but '")
+           << graph.target->name << "' has no 'host_bytes_per_second'";
+  if (pieces > 1)
+    return graph.func->emitError("expected no 'pieces' beside 'fp8.policy' "
+                                 "\"offload\", but got ")
+           << pieces;
+  Selection selection = selectSaveAll(graph);
+  applyOverrides(graph, selection);
+  return failure(failed(evaluateOffload(graph, fusion, selection)));
+}
+
 LogicalResult SelectSavedPass::select(func::FuncOp func, const Target &target) {
   dropUnread(func);
   FailureOr<PlanGraph> graph = PlanGraph::build(func, target);
@@ -208,9 +288,11 @@ LogicalResult SelectSavedPass::select(func::FuncOp func, const Target &target) {
              << formatBytes(*deviceBytes);
     limit = std::min(limit, *deviceBytes - resident);
   }
+  if (failed(checkAskedOffloads(*graph)))
+    return failure();
   PlanSearch search(*graph, fusion);
   PieceSearch inPieces(*graph, fusion);
-  std::vector<PiecePlan> plans = findPlans(search, inPieces);
+  std::vector<PiecePlan> plans = findPlans(*graph, search, inPieces);
   auto isSmaller = [](const PiecePlan &a, const PiecePlan &b) {
     return std::tuple(a.peak, a.seconds) < std::tuple(b.peak, b.seconds);
   };
@@ -232,6 +314,14 @@ LogicalResult SelectSavedPass::select(func::FuncOp func, const Target &target) {
     applyOverrides(*graph, asked.selection);
     if (pieces > 1) {
       asked = inPieces.splitAll(asked.selection, pieces);
+    } else if (!getAskedOffloads(*graph).empty()) {
+      FailureOr<OffloadOption> option =
+          evaluateOffload(*graph, fusion, asked.selection);
+      if (failed(option))
+        return failure();
+      asked.offloaded = option->offloaded;
+      asked.peak = option->peak;
+      asked.seconds = option->seconds;
     } else {
       const PlanOption &option = search.evaluateExactly(asked.selection);
       asked.peak = option.peak;
@@ -248,12 +338,17 @@ LogicalResult SelectSavedPass::select(func::FuncOp func, const Target &target) {
   auto [bound, kind] = getPeakLowerBound(*graph);
   decisions.lowerBound = bound;
   decisions.boundKind = kind.str();
-  TimeBound timeBound = getTimeBound(*graph, fusion, limit);
+  int64_t boundLimit = limit;
+  if (limit != std::numeric_limits<int64_t>::max())
+    boundLimit += getHostRoom(*graph, *chosen);
+  TimeBound timeBound = getHiddenBound(*graph, fusion, boundLimit);
   decisions.stepLowerBound = timeBound.seconds;
   decisions.stepBoundKind = timeBound.kind;
-  explain(*graph, chosenPolicy, chosen->selection, fusion, search, decisions);
+  explain(*graph, chosenPolicy, chosen->selection, chosen->offloaded, fusion,
+          search, decisions);
   if (graph->step)
     applySelection(*graph, materialize(*graph, chosen->selection));
+  markOffloads(*graph, chosen->offloaded);
   markPieces(func, chosen->marks);
   if (!chosen->marks.empty())
     explainPieces(func, target, search.evaluate(chosen->selection).peak,

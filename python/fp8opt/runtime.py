@@ -63,7 +63,8 @@ class Role(enum.IntEnum):
 class _FunctionInfo(ctypes.Structure):
     _fields_ = [("name", ctypes.c_char_p), ("argument_count", ctypes.c_size_t), ("result_count", ctypes.c_size_t),
                 ("command_count", ctypes.c_size_t), ("gemm_count", ctypes.c_size_t), ("peak_bytes", ctypes.c_uint64),
-                ("arena_bytes", ctypes.c_uint64), ("saved_bytes", ctypes.c_uint64)]
+                ("arena_bytes", ctypes.c_uint64), ("saved_bytes", ctypes.c_uint64),
+                ("host_bytes", ctypes.c_uint64)]
 
 
 class _ArgumentInfo(ctypes.Structure):

@@ -136,6 +136,14 @@ public:
   /// Memory for arguments, results and arenas, aligned to 256 bytes.
   virtual void *allocate(size_t bytes, std::string &error) = 0;
   virtual void release(void *pointer) = 0;
+  /// Host memory that copies of the device reach at full speed.
+  virtual void *allocateHost(size_t bytes, std::string &error) = 0;
+  virtual void releaseHost(void *pointer) = 0;
+  /// Copies between the device and such memory, enqueued on `stream`.
+  virtual bool copyToHost(void *host, const void *from, size_t bytes,
+                          void *stream, std::string &error) = 0;
+  virtual bool copyFromHost(void *to, const void *host, size_t bytes,
+                            void *stream, std::string &error) = 0;
   /// Copies between the host and the device; complete on return.
   virtual bool upload(void *to, const void *from, size_t bytes,
                       std::string &error) = 0;

@@ -132,7 +132,8 @@ int fp8rt_get_function(const fp8rt_program *program, size_t index,
            gemms,
            function->peakBytes,
            function->arenaBytes,
-           function->savedBytes};
+           function->savedBytes,
+           function->hostBytes};
   return 0;
 }
 

@@ -44,6 +44,9 @@ CommandWork fp8rt::workOf(const Command &command) {
     return gemmWork(command.gemm);
   case CommandOp::Copy:
     return {2 * command.bytes, 0};
+  case CommandOp::Offload:
+  case CommandOp::Prefetch:
+    return {command.bytes, 0};
   case CommandOp::Fill:
     return {std::accumulate(command.fillBytes.begin(), command.fillBytes.end(),
                             uint64_t(0)),

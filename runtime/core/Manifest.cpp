@@ -223,6 +223,8 @@ private:
            node.at("peak_bytes").bytes(out.peakBytes) &&
            node.at("arena_bytes").bytes(out.arenaBytes) &&
            node.at("saved_bytes").bytes(out.savedBytes) &&
+           (!node.has("host_bytes") ||
+            node.at("host_bytes").bytes(out.hostBytes)) &&
            readList(node.at("arguments"), out.arguments,
                     &Reader::readArgument) &&
            readList(node.at("buffers"), out.buffers, &Reader::readBuffer) &&
@@ -305,7 +307,8 @@ private:
 
   bool readCommand(const Node &node, Command &out) {
     if (!node.at("op").choice(out.op, {"alloc", "free", "launch", "gemm",
-                                       "copy", "fill", "collective", "wait"}))
+                                       "copy", "fill", "collective", "offload",
+                                       "prefetch", "wait"}))
       return false;
     if (out.op == CommandOp::Alloc || out.op == CommandOp::Free) {
       int64_t index = 0;
@@ -337,6 +340,11 @@ private:
       return readFill(node, out);
     case CommandOp::Collective:
       return readCollective(node, out);
+    case CommandOp::Offload:
+      return readHostCopy(node, "src", out);
+    case CommandOp::Prefetch:
+      out.writes = {0};
+      return readHostCopy(node, "dst", out);
     case CommandOp::Wait:
       return readWait(node, out);
     }
@@ -403,7 +411,22 @@ private:
     };
     out.work.bytes = bytesOf(out.refs[0]) + bytesOf(out.refs[1]);
     if (collective.ticket >= 0)
-      starts.emplace_back(collective.ticket, out.refs);
+      starts.push_back({collective.ticket, out.refs, out.writes, false});
+    return true;
+  }
+
+  bool readHostCopy(const Node &node, const char *key, Command &out) {
+    int64_t offset = 0;
+    out.refs.resize(1);
+    if (!readRef(node.at(key), out.refs[0]) ||
+        !node.at("host").integer(offset, 0) ||
+        !node.at("bytes").bytes(out.bytes) ||
+        !node.at("ticket").integer(out.hostCopy.ticket, 0))
+      return false;
+    if (out.refs[0].isArgument)
+      return node.at(key).fail("expected a buffer");
+    out.hostCopy.offset = static_cast<uint64_t>(offset);
+    starts.push_back({out.hostCopy.ticket, out.refs, out.writes, true});
     return true;
   }
 
@@ -412,15 +435,16 @@ private:
     int64_t ticket = 0;
     if (!node.at("ticket").integer(ticket, 0))
       return false;
-    for (const auto &[number, refs] : starts)
-      if (number == ticket)
-        out.refs = refs;
+    for (const Start &start : starts)
+      if (start.ticket == ticket) {
+        out.refs = start.refs;
+        out.writes = start.writes;
+        (start.isCopy ? out.hostCopy.ticket : out.collective.ticket) = ticket;
+      }
     if (out.refs.empty())
-      return node.at("ticket").fail("expected the number of a collective that "
-                                    "was started before, but got " +
+      return node.at("ticket").fail("expected the number of a collective or a "
+                                    "copy that was started before, but got " +
                                     std::to_string(ticket));
-    out.collective.ticket = ticket;
-    out.writes = {1};
     return true;
   }
 
@@ -492,8 +516,14 @@ private:
   }
 
   Function *function = nullptr;
-  /// Tickets of the function and the storage of their collectives.
-  std::vector<std::pair<int64_t, std::vector<Ref>>> starts;
+  /// What was started with a ticket, and its storage.
+  struct Start {
+    int64_t ticket;
+    std::vector<Ref> refs;
+    std::vector<uint32_t> writes;
+    bool isCopy;
+  };
+  std::vector<Start> starts;
 };
 
 } // namespace
@@ -514,6 +544,10 @@ const char *fp8rt::commandOpName(CommandOp op) {
     return "fill";
   case CommandOp::Collective:
     return "collective";
+  case CommandOp::Offload:
+    return "offload";
+  case CommandOp::Prefetch:
+    return "prefetch";
   case CommandOp::Wait:
     return "wait";
   }

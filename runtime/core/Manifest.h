@@ -129,6 +129,14 @@ struct LaunchGeometry {
   uint32_t shared = 0;
 };
 
+/// The start of a copy between a whole buffer and host memory of the runner.
+struct HostCopyCommand {
+  /// Byte position in the function's host memory.
+  uint64_t offset = 0;
+  /// The number that its wait has too.
+  int64_t ticket = -1;
+};
+
 enum class CommandOp {
   Alloc,
   Free,
@@ -137,6 +145,8 @@ enum class CommandOp {
   Copy,
   Fill,
   Collective,
+  Offload,
+  Prefetch,
   Wait
 };
 
@@ -148,8 +158,9 @@ struct CommandWork {
 
 /// One command. `refs` lists all storage it touches, in a fixed order (a
 /// launch: its arguments; a gemm: a, b, d, workspace, then c, scale_a, scale_b
-/// where present; a copy, a collective and its wait: src, dst; a fill: all it
-/// sets to zero); `writes` are positions in `refs`.
+/// where present; a copy, a collective and its wait: src, dst; an offload, a
+/// prefetch and their waits: the buffer; a fill: all it sets to zero); `writes`
+/// are positions in `refs`.
 struct Command {
   CommandOp op = CommandOp::Alloc;
   std::string name;
@@ -160,8 +171,9 @@ struct Command {
   std::vector<Ref> refs;                  // launch, gemm, copy, fill
   std::vector<uint32_t> writes;
   GemmCommand gemm;                // gemm
-  CollectiveCommand collective;    // collective; of a wait its ticket
-  uint64_t bytes = 0;              // copy
+  CollectiveCommand collective;    // collective; of its wait the ticket
+  HostCopyCommand hostCopy;        // offload, prefetch, and their waits
+  uint64_t bytes = 0;              // copy, offload, prefetch
   std::vector<uint64_t> fillBytes; // fill: of each ref, from its start
   CommandWork work;                // launch, collective
 };
@@ -175,6 +187,8 @@ struct Function {
   uint64_t peakBytes = 0;
   uint64_t arenaBytes = 0;
   uint64_t savedBytes = 0;
+  /// Host memory that a run needs.
+  uint64_t hostBytes = 0;
 };
 
 struct Manifest {

@@ -349,43 +349,100 @@ private:
     if (!checkView(what + ": src", command.refs[0],
                    dtypeBytes(collective.dtype), collective.offset, source))
       return false;
-    if (collective.ticket >= 0 &&
-        !inFlight.emplace(collective.ticket, command.refs).second)
-      return fail(what + ": the ticket " + std::to_string(collective.ticket) +
-                  " is in use");
-    return true;
+    return collective.ticket < 0 || start(command, collective.ticket);
+  }
+
+  bool start(const Command &command, int64_t ticket) {
+    if (inFlight.emplace(ticket, &command).second)
+      return true;
+    return fail(describe(command) + ": the ticket " + std::to_string(ticket) +
+                " is in use");
+  }
+
+  /// Whether a host copy is of a whole buffer and in its place in host memory:
+  /// what is copied there comes back from there, once, after the wait.
+  bool checkHostCopy(const Command &command) {
+    std::string what = describe(command);
+    uint64_t offset = command.hostCopy.offset;
+    if (command.bytes != bytesOf(command.refs[0]))
+      return fail(what + " copies " + std::to_string(command.bytes) +
+                  " bytes, but " + nameOf(command.refs[0]) + " has " +
+                  std::to_string(bytesOf(command.refs[0])));
+    if (offset % kSlotAlignment != 0)
+      return fail(what +
+                  ": expected a position in host memory that is a "
+                  "multiple of 256, but got " +
+                  std::to_string(offset));
+    if (offset > function.hostBytes ||
+        command.bytes > function.hostBytes - offset)
+      return fail(what + ": bytes " + std::to_string(offset) + " to " +
+                  std::to_string(offset + command.bytes) +
+                  " leave the host memory of " +
+                  std::to_string(function.hostBytes) + " bytes");
+    auto next = onHost.lower_bound(offset);
+    if (command.op == CommandOp::Prefetch) {
+      if (next == onHost.end() || next->first != offset ||
+          next->second->bytes != command.bytes)
+        return fail(what + " copies back what was not copied to byte " +
+                    std::to_string(offset) + " of host memory");
+      if (inFlight.count(next->second->hostCopy.ticket))
+        return fail(what + " copies back what is still being copied to the "
+                           "host");
+      onHost.erase(next);
+    } else {
+      const Command *met = nullptr;
+      if (next != onHost.end() && next->first < offset + command.bytes)
+        met = next->second;
+      else if (next != onHost.begin() &&
+               std::prev(next)->first + std::prev(next)->second->bytes > offset)
+        met = std::prev(next)->second;
+      if (met)
+        return fail(what + " writes host memory that holds what " +
+                    describe(*met) + " copied there");
+      onHost[offset] = &command;
+    }
+    return start(command, command.hostCopy.ticket);
+  }
+
+  static int64_t ticketOf(const Command &command) {
+    return std::max(command.collective.ticket, command.hostCopy.ticket);
   }
 
   bool checkWait(const Command &command) {
-    if (inFlight.erase(command.collective.ticket))
+    if (inFlight.erase(ticketOf(command)))
       return true;
-    return fail(describe(command) + ": no collective with the ticket " +
-                std::to_string(command.collective.ticket) + " is under way");
+    return fail(describe(command) + ": nothing with the ticket " +
+                std::to_string(ticketOf(command)) + " is under way");
   }
 
-  /// What a collective under way uses is neither freed nor written, and its
-  /// result not read.
+  static bool writesRef(const Command &command, size_t position) {
+    return std::count(command.writes.begin(), command.writes.end(),
+                      static_cast<uint32_t>(position)) > 0;
+  }
+
+  /// What a collective or a copy under way uses is neither freed nor written,
+  /// and what it writes not read.
   bool checkInFlight(const Command &command) {
-    for (const auto &[ticket, refs] : inFlight) {
-      if (command.op == CommandOp::Wait && command.collective.ticket == ticket)
+    for (const auto &[ticket, started] : inFlight) {
+      if (command.op == CommandOp::Wait && ticketOf(command) == ticket)
         continue;
-      if (command.op == CommandOp::Free || command.op == CommandOp::Alloc) {
-        for (Ref ref : refs)
-          if (!ref.isArgument && ref.index == command.buffer)
-            return fail(nameOf(ref) +
-                        " is freed before the wait for a collective that uses "
-                        "it");
-        continue;
-      }
-      for (size_t i = 0; i < command.refs.size(); ++i) {
-        bool writes = std::count(command.writes.begin(), command.writes.end(),
-                                 static_cast<uint32_t>(i)) > 0;
-        if (same(command.refs[i], refs[1]) ||
-            (writes && same(command.refs[i], refs[0])))
-          return fail(describe(command) + " uses " + nameOf(command.refs[i]) +
-                      " before the wait for a collective that " +
-                      (same(command.refs[i], refs[1]) ? "writes" : "reads") +
-                      " it");
+      const char *kind =
+          started->op == CommandOp::Collective ? "a collective" : "a copy";
+      for (size_t own = 0; own < started->refs.size(); ++own) {
+        Ref used = started->refs[own];
+        if (command.op == CommandOp::Free || command.op == CommandOp::Alloc) {
+          if (!used.isArgument && used.index == command.buffer)
+            return fail(nameOf(used) + " is freed before the wait for " + kind +
+                        " that uses it");
+          continue;
+        }
+        bool isWritten = writesRef(*started, own);
+        for (size_t i = 0; i < command.refs.size(); ++i)
+          if (same(command.refs[i], used) &&
+              (isWritten || writesRef(command, i)))
+            return fail(describe(command) + " uses " + nameOf(used) +
+                        " before the wait for " + kind + " that " +
+                        (isWritten ? "writes" : "reads") + " it");
       }
     }
     return true;
@@ -426,6 +483,9 @@ private:
           (command.op == CommandOp::Launch && !checkLaunch(command)) ||
           (command.op == CommandOp::Fill && !checkFill(command)) ||
           (command.op == CommandOp::Collective && !checkCollective(command)) ||
+          ((command.op == CommandOp::Offload ||
+            command.op == CommandOp::Prefetch) &&
+           !checkHostCopy(command)) ||
           (command.op == CommandOp::Wait && !checkWait(command)))
         return false;
       if (command.op == CommandOp::Copy)
@@ -436,7 +496,10 @@ private:
                         nameOf(ref) + " has " + std::to_string(bytesOf(ref)));
     }
     if (!inFlight.empty())
-      return fail("the collective with the ticket " +
+      return fail((inFlight.begin()->second->op == CommandOp::Collective
+                       ? std::string("the collective")
+                       : std::string("the copy")) +
+                  " with the ticket " +
                   std::to_string(inFlight.begin()->first) +
                   " is never waited for");
     for (const Result &result : function.results)
@@ -449,8 +512,10 @@ private:
   Function &function;
   const Manifest &manifest;
   bool isCuda;
-  /// Collectives that are under way: ticket and storage.
-  std::map<int64_t, std::vector<Ref>> inFlight;
+  /// Collectives and copies that are under way, by ticket.
+  std::map<int64_t, const Command *> inFlight;
+  /// What lies in host memory, by position.
+  std::map<uint64_t, const Command *> onHost;
   std::string &error;
 };
 

@@ -45,6 +45,10 @@ bool movesStorage(const Command &command) {
   return command.op == CommandOp::Alloc || command.op == CommandOp::Free;
 }
 
+bool isHostCopy(const Command &command) {
+  return command.op == CommandOp::Offload || command.op == CommandOp::Prefetch;
+}
+
 } // namespace
 
 std::unique_ptr<Program> fp8rt::loadProgram(std::string bytes,
@@ -122,7 +126,7 @@ bool Runner::prepare(std::string &error) {
     if (movesStorage(command))
       continue;
     most = std::max(most, command.refs.size());
-    if (command.op == CommandOp::Wait)
+    if (command.op == CommandOp::Wait || isHostCopy(command))
       continue;
     if (command.op == CommandOp::Collective) {
       if (!prepareCollective(i, error))
@@ -136,6 +140,12 @@ bool Runner::prepare(std::string &error) {
     }
   }
   taskAddresses.resize(most);
+  if (function.hostBytes > 0) {
+    hostCopies =
+        HostCopies::create(function, *program.backend, options.watch, error);
+    if (!hostCopies)
+      return false;
+  }
   if (options.ledger && !prepareLedger(error))
     return false;
   if (options.streams > 1 && !prepareStreams(error))
@@ -251,6 +261,11 @@ void Runner::spread() {
                                       : function.buffers[ref.index].bytes;
       accesses[i].push_back({begin, begin + bytes, writes[r]});
     }
+    if (command.hostCopy.ticket >= 0) {
+      auto begin = reinterpret_cast<uintptr_t>(hostCopies->addressOf(command));
+      uint64_t bytes = accesses[i][0].end - accesses[i][0].begin;
+      accesses[i].push_back({begin, begin + bytes, true});
+    }
   }
   streamSteps = planStreams(function, accesses, options.streams);
   spreadArguments = argumentData;
@@ -328,7 +343,16 @@ bool Runner::execute(size_t index, void *stream, std::string &error) {
     break;
   case CommandOp::Collective:
     return options.gemmsOnly || startCollective(index, stream, error);
+  case CommandOp::Offload:
+  case CommandOp::Prefetch:
+    if (options.gemmsOnly ||
+        hostCopies->start(command, addressOf(command.refs[0]), stream, error))
+      return true;
+    error = describe(command) + ": " + error;
+    return false;
   case CommandOp::Wait:
+    if (!options.gemmsOnly && command.hostCopy.ticket >= 0)
+      return hostCopies->wait(command, stream, error);
     return options.gemmsOnly || waitCollective(command, stream, error);
   case CommandOp::Launch:
   case CommandOp::Copy:

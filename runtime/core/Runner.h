@@ -16,6 +16,7 @@
 #include "Backend.h"
 #include "Communicator.h"
 #include "DynamicMemory.h"
+#include "HostCopies.h"
 #include "Manifest.h"
 #include "Streams.h"
 #include "Watcher.h"
@@ -145,6 +146,8 @@ private:
     bool isDeferred;
   };
   std::map<int64_t, Started> started;
+  /// Null where nothing waits in host memory.
+  std::unique_ptr<HostCopies> hostCopies;
   std::vector<void *> argumentData;
   std::vector<void *> bufferData;
   std::vector<void *> taskAddresses;

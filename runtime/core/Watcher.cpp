@@ -189,9 +189,10 @@ void Watcher::judgeSlot(const Command &command, uint32_t index, uint64_t at,
               ", which it does not declare to write");
     return;
   }
-  // What a collective fills later is its from the start.
+  // What a collective or a copy fills later is its from the start.
   bool isClaimed = function.buffers[index].kind == BufferKind::Workspace ||
-                   command.op == CommandOp::Collective;
+                   command.op == CommandOp::Collective ||
+                   command.op == CommandOp::Prefetch;
   if ((changed || isClaimed) && !slot.written) {
     slot.written = true;
     live += slot.bytes;

@@ -24,7 +24,8 @@
 //    workspace (else it requests more than it needs).
 //  * A workspace belongs to a command that may use as little of it as it likes:
 //    it counts from the first command that declares to write it. So does what a
-//    collective writes, which may be done as late as at its wait.
+//    collective or a copy from the host writes, which may be done as late as at
+//    its wait.
 //
 //===----------------------------------------------------------------------===//
 

@@ -192,6 +192,8 @@ public:
     case CommandOp::Alloc:
     case CommandOp::Free:
     case CommandOp::Collective:
+    case CommandOp::Offload:
+    case CommandOp::Prefetch:
     case CommandOp::Wait:
       break;
     }
@@ -244,6 +246,21 @@ public:
     return pointer;
   }
   void release(void *pointer) override { std::free(pointer); }
+
+  void *allocateHost(size_t bytes, std::string &error) override {
+    return allocate(bytes, error);
+  }
+  void releaseHost(void *pointer) override { release(pointer); }
+  bool copyToHost(void *host, const void *from, size_t bytes, void *,
+                  std::string &) override {
+    std::memcpy(host, from, bytes);
+    return true;
+  }
+  bool copyFromHost(void *to, const void *host, size_t bytes, void *,
+                    std::string &) override {
+    std::memcpy(to, host, bytes);
+    return true;
+  }
 
   bool upload(void *to, const void *from, size_t bytes,
               std::string &) override {

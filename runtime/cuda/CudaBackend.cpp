@@ -237,6 +237,8 @@ public:
     case CommandOp::Alloc:
     case CommandOp::Free:
     case CommandOp::Collective:
+    case CommandOp::Offload:
+    case CommandOp::Prefetch:
     case CommandOp::Wait:
       break;
     }
@@ -346,6 +348,43 @@ public:
   void release(void *pointer) override {
     CudaDevice::Scope scope(*device);
     device->driver.cuMemFree(deviceAddress(pointer));
+  }
+
+  void *allocateHost(size_t bytes, std::string &error) override {
+    CudaDevice::Scope scope(*device);
+    void *pointer = nullptr;
+    if (!device->driver.check(
+            "cuMemAllocHost",
+            device->driver.cuMemAllocHost(&pointer, bytes == 0 ? 1 : bytes),
+            error))
+      error = "cannot allocate " + std::to_string(bytes) +
+              " bytes of pinned host memory: " + error;
+    return pointer;
+  }
+
+  void releaseHost(void *pointer) override {
+    CudaDevice::Scope scope(*device);
+    device->driver.cuMemFreeHost(pointer);
+  }
+
+  bool copyToHost(void *host, const void *from, size_t bytes, void *stream,
+                  std::string &error) override {
+    CudaDevice::Scope scope(*device);
+    return device->driver.check(
+        "cuMemcpyDtoHAsync",
+        device->driver.cuMemcpyDtoHAsync(host, deviceAddress(from), bytes,
+                                         streamOf(stream)),
+        error);
+  }
+
+  bool copyFromHost(void *to, const void *host, size_t bytes, void *stream,
+                    std::string &error) override {
+    CudaDevice::Scope scope(*device);
+    return device->driver.check(
+        "cuMemcpyHtoDAsync",
+        device->driver.cuMemcpyHtoDAsync(deviceAddress(to), host, bytes,
+                                         streamOf(stream)),
+        error);
   }
 
   bool upload(void *to, const void *from, size_t bytes,

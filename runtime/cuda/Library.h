@@ -70,6 +70,7 @@
   X(cuMemcpyDtoH)                                                              \
   X(cuMemcpyDtoHAsync)                                                         \
   X(cuMemcpyHtoD)                                                              \
+  X(cuMemcpyHtoDAsync)                                                         \
   X(cuMemsetD8Async)                                                           \
   X(cuModuleGetFunction)                                                       \
   X(cuModuleLoadDataEx)                                                        \

@@ -84,6 +84,9 @@ typedef struct {
   /// Size of the arena, without what a watched run adds.
   uint64_t arena_bytes;
   uint64_t saved_bytes;
+  /// Host memory that each runner of the function takes for what waits there
+  /// between forward and backward.
+  uint64_t host_bytes;
 } fp8rt_function_info;
 
 /// An argument is dense and row-major.

@@ -378,10 +378,11 @@ TEST(Collectives, ManifestsAreChecked) {
   };
   expectError(check(kGather + "}", "dp"), "the grid has no axis 'dp'");
   expectError(check(start), "the collective with the ticket 7 is never waited");
-  expectError(check(wait), "expected the number of a collective that was "
-                           "started before, but got 7");
+  expectError(check(wait),
+              "expected the number of a collective or a copy that was "
+              "started before, but got 7");
   expectError(check(start + ", " + wait + ", " + wait),
-              "no collective with the ticket 7 is under way");
+              "nothing with the ticket 7 is under way");
   expectError(check(start + ", " + start + ", " + wait),
               "uses buffer 'g' before the wait");
   expectError(check(start + R"(, {"op": "fill", "dst": [{"arg": 0}],

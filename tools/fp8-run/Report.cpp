@@ -113,6 +113,7 @@ std::string fp8run::resultsJson(const Options &options,
   json["functions"] = std::move(functions);
   json["arena_bytes"] = results.arenaBytes;
   json["saved_bytes"] = results.savedBytes;
+  json["host_bytes"] = results.hostBytes;
   json["step_ms"] = results.stepMilliseconds;
   if (options.isCuda()) {
     json["warmup"] = options.warmupSteps();
@@ -211,6 +212,8 @@ void fp8run::printSummary(const Options &options, const StepResults &results,
                 : ", NOT EQUAL"));
   line("arena", grouped(results.arenaBytes) + " B");
   line("saved", grouped(results.savedBytes) + " B");
+  if (results.hostBytes)
+    line("on the host", grouped(results.hostBytes) + " B");
   if (results.poolHighBytes >= 0)
     line("pool", grouped(static_cast<uint64_t>(results.poolHighBytes)) + " B");
   if (results.deviceBytes)

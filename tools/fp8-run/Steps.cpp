@@ -122,6 +122,7 @@ private:
     first = describe(step);
     out.function = functions[first].info.name;
     out.savedBytes = functions[first].info.saved_bytes;
+    out.hostBytes = functions[first].info.host_bytes;
     int64_t next =
         fp8rt_find_function(program, (out.function + ".accumulate").c_str());
     later = next >= 0 && options.microbatches > 1 ? describe(next) : first;

@@ -91,6 +91,7 @@ struct StepResults {
   uint64_t measuredPeakBytes = 0;
   uint64_t arenaBytes = 0;
   uint64_t savedBytes = 0;
+  uint64_t hostBytes = 0;
   /// One entry a rank where there are several.
   std::vector<RankResults> ranks;
   /// Faults that did not stop the run: a peak that differs from the plan's, or

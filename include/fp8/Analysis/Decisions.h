@@ -53,9 +53,11 @@ struct Decisions {
 };
 
 /// Fills `saved`, `recomputed` and the recompute time for `chosen`, with a
-/// sentence for each. `search` prices what the other choice would cost.
+/// sentence for each; `offloaded` are the graph's roots that wait in host
+/// memory. `search` prices what the other choice would cost.
 void explain(const PlanGraph &graph, Policy policy, const Selection &chosen,
-             Fusion fusion, PlanSearch &search, Decisions &decisions);
+             ArrayRef<int> offloaded, Fusion fusion, PlanSearch &search,
+             Decisions &decisions);
 
 /// A bound on the peak of every plan of the graph, recomputation allowed: what
 /// must be live when the results are complete, or while one matmul, collective

@@ -38,6 +38,11 @@ struct CompileOptions : PassPipelineOptions<CompileOptions> {
       llvm::cl::desc(
           "limit on resident and peak bytes together, such as 80GiB"),
       llvm::cl::init("")};
+  Option<std::string> hostMemory{
+      *this, "host-memory",
+      llvm::cl::desc("host memory that auto may have values wait in between "
+                     "forward and backward, such as 64GiB; 0: none do"),
+      llvm::cl::init("0")};
   Option<std::string> ops{*this, "ops", llvm::cl::desc("the list of op-list"),
                           llvm::cl::init("")};
   Option<int64_t> pieces{

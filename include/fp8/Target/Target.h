@@ -65,6 +65,12 @@ struct Target {
   /// A collective takes linkLatencySeconds plus the bytes a rank receives over
   /// linkBytesPerSecond.
   double linkBytesPerSecond, linkLatencySeconds;
+  /// A copy to pinned host memory or back takes hostLatencySeconds plus its
+  /// bytes over hostBytesPerSecond; nothing where there is no host to copy to.
+  std::optional<double> hostBytesPerSecond;
+  double hostLatencySeconds;
+  /// Whether such copies run beside kernels, one of each direction at a time.
+  bool hostOverlaps;
   /// What starting one kernel costs where nothing hides it.
   double launchSeconds;
   /// Workspace of each matmul, counted in the plan while it runs.
@@ -94,6 +100,10 @@ const Target *findTarget(StringRef name, std::string *error = nullptr);
 /// takes it; `cpu` where it names none. Null after an error at the module where
 /// there is no such target or the name is no string.
 const Target *getTargetOf(Operation *op);
+
+/// Seconds that a copy of `bytes` to host memory or back takes; `target` has a
+/// host.
+double estimateHostSeconds(const Target &target, int64_t bytes);
 
 /// Seconds that `cost` takes on `target`: the longer of computing and moving
 /// memory, then the link, then one launch. A view (Recompute::Free) takes none.

@@ -184,13 +184,18 @@ def FP8SelectSavedPass : Pass<"fp8-select-saved", "::mlir::ModuleOp"> {
       Where that helps, ops that are independent by rows run in 2, 4 or 8 pieces: their matmuls are marked `fp8.pieces`
       for `fp8-split-rows`.
 
-    What may never be recomputed is always kept. `fp8.policy` overrides, per value. A budget that cannot be met is an
+    With `host-memory` above 0, `auto` may also have values wait in host memory between their last use in forward and their
+    first in backward (`fp8-offload`), within as many bytes, on targets with a link to the host.
+
+    What may never be recomputed is always kept. `fp8.policy` overrides, per value: `save`, `recompute`, or `offload`
+    whatever `host-memory` says. A budget that cannot be met is an
     error with the smallest feasible peak and the five largest contributors.
   }];
   let options = [
     Option<"policy", "policy", "std::string", "\"auto\"", "save-all, recompute-all, op-list, min-cut or auto">,
     Option<"budget", "budget", "std::string", "\"\"", "limit on peak_bytes: a number with an optional KiB, MiB, GiB, KB, MB, GB">,
     Option<"deviceMemory", "device-memory", "std::string", "\"\"", "limit on resident plus arena bytes, same form">,
+    Option<"hostMemory", "host-memory", "std::string", "\"0\"", "host memory that auto may have values wait in, same form; 0: none do">,
     Option<"ops", "ops", "std::string", "\"\"", "the list of op-list">,
     Option<"fuse", "fuse", "std::string", "\"default\"", "default or none, as in fp8-form-kernels">,
     Option<"pieces", "pieces", "int64_t", "0",
@@ -258,6 +263,19 @@ def FP8SchedulePass : Pass<"fp8-schedule", "::mlir::ModuleOp"> {
   }];
 }
 
+def FP8OffloadPass : Pass<"fp8-offload", "::mlir::ModuleOp"> {
+  let summary = "copies values to host memory and back";
+  let description = [{
+    On planned IR, for the residuals whose ops `fp8-select-saved` marked `fp8.offload`: an `fp8.offload_start` directly
+    after the kernel that makes the value, its wait where the copy ends by the target's estimates, at the latest at the end
+    of the forward region, and an `fp8.prefetch_start` in the backward region as late as it takes to hide the copy, its
+    wait before the first kernel that reads the value. Copies of one direction follow one another. What is kept between
+    the regions is the `!fp8.host` value; the device has the bytes until the wait of the copy out, or the last use in
+    forward, and again from the start of the copy back.
+  }];
+  let dependentDialects = ["::mlir::fp8::FP8Dialect"];
+}
+
 def FP8OverlapPass : Pass<"fp8-overlap", "::mlir::ModuleOp"> {
   let summary = "starts collectives early enough to run beside other kernels";
   let description = [{
@@ -292,7 +310,8 @@ def FP8PlacePass : Pass<"fp8-place", "::mlir::ModuleOp"> {
   let summary = "gives every buffer an offset in one arena";
   let description = [{
     Sets `offsets` and `workspace_offset` of each kernel, multiples of 256, and on the function `fp8.arena_bytes`. A
-    result that `in_place` writes over a buffer has that buffer's offset; one over an argument has -1.
+    result that `in_place` writes over a buffer has that buffer's offset; one over an argument has -1. What waits in
+    host memory has its offset there, and the function `fp8.host_bytes`.
     The best of several greedy packings; where none is proved lowest, of a search with a limit on nodes too.
   }];
 }
@@ -302,7 +321,8 @@ def FP8CheckPlanPass : Pass<"fp8-check-plan", "::mlir::ModuleOp"> {
   let description = [{
     On planned or placed IR: no use after free, no double free, no leak (everything the step allocates but its results
     is freed), no free of an argument, results in place only over operands that nothing needs any more and that their
-    kernel reads where it writes, waits before use and before frees of what a collective uses; on placed IR also:
+    kernel reads where it writes, waits before use and before frees of what a collective or a copy uses, one copy to the host and one back for what
+    waits there; on placed IR also:
     offsets aligned, live buffers disjoint, everything inside `fp8.arena_bytes`, results of the caller not in the
     arena. Each violation is an error at its op.
   }];

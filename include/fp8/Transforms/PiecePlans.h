@@ -21,10 +21,12 @@ struct PieceMark {
   int64_t pieces = 1;
 };
 
-/// A selection, what runs in pieces under it, and what the two cost.
+/// A selection, what runs in pieces or waits in host memory under it (one or
+/// the other), and what it costs.
 struct PiecePlan {
   Selection selection;
   SmallVector<PieceMark, 4> marks;
+  SmallVector<int> offloaded; ///< roots of the graph
   int64_t peak = 0;
   double seconds = 0;
 };

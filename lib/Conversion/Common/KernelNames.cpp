@@ -17,6 +17,7 @@ FailureOr<bool> mlir::fp8::isGenerated(KernelOp kernel, StringRef target) {
   switch (kernel.getKind()) {
   case KernelKind::Matmul:
   case KernelKind::Collective:
+  case KernelKind::Copy:
     return false;
   case KernelKind::Opaque:
     return kernel.emitError()

@@ -66,6 +66,7 @@ private:
                               json::Array args, json::Array writes);
   LogicalResult writeMatmul(KernelOp kernel, json::Object command);
   LogicalResult writeCollective(KernelOp kernel, json::Object command);
+  LogicalResult writeHostCopy(KernelOp kernel, json::Object command);
   LogicalResult writeWait(WaitOp wait);
   LogicalResult writeFree(FreeOp freeOp);
   LogicalResult writeStep(StepOp step);
@@ -89,8 +90,10 @@ private:
   std::vector<Buffer> buffers;
   json::Array commands;
   llvm::StringMap<int64_t> ordinals; // looked up only
-  /// Of tokens: the number of the collective that was started.
+  /// Of tokens: the number of the collective or the copy that was started.
   DenseMap<Value, int64_t> tickets; // looked up only
+  /// Of values in host memory: where they lie there.
+  DenseMap<Value, int64_t> hostOffsets; // looked up only
   int64_t numTickets = 0;
   int64_t live = 0, peak = 0;
 };

@@ -169,6 +169,10 @@ LogicalResult FunctionWriter::writeStep(StepOp step) {
       tickets[argument] = tickets.lookup(residual);
       continue;
     }
+    if (isa<HostType>(residual.getType())) {
+      hostOffsets[argument] = hostOffsets.lookup(residual);
+      continue;
+    }
     FailureOr<View> view = viewOf(residual, forward);
     if (failed(view))
       return failure();
@@ -313,7 +317,9 @@ FailureOr<json::Object> FunctionWriter::write() {
            << "expected '" << kArenaBytesAttr << "' of at least " << end
            << ", the end of the last buffer, but got "
            << (arena ? arena.getInt() : 0);
+  auto host = function->getAttrOfType<IntegerAttr>(kHostBytesAttr);
   return json::Object{{"name", json::fixUTF8(function.getName())},
+                      {"host_bytes", host ? host.getInt() : 0},
                       {"arguments", std::move(*arguments)},
                       {"buffers", std::move(bufferList)},
                       {"results", std::move(*results)},

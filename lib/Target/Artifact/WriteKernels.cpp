@@ -29,7 +29,7 @@ LogicalResult FunctionWriter::writeKernel(KernelOp kernel) {
                                  "'fp8-place' first";
   SmallVector<View> inputs;
   for (Value input : kernel.getInputs()) {
-    if (isa<TokenType>(input.getType())) {
+    if (isa<TokenType, HostType>(input.getType())) {
       inputs.push_back({});
       continue;
     }
@@ -52,7 +52,7 @@ LogicalResult FunctionWriter::writeKernel(KernelOp kernel) {
     name = (main->getName().getStringRef() + "#" + Twine(ordinal)).str();
 
   for (auto [index, result] : llvm::enumerate(kernel.getResults())) {
-    if (isa<TokenType>(result.getType()))
+    if (isa<TokenType, HostType>(result.getType()))
       continue;
     // A piece of what other kernels have begun.
     if (Value over = getAliasedOperand(result)) {
@@ -85,6 +85,8 @@ LogicalResult FunctionWriter::writeKernel(KernelOp kernel) {
     return writeMatmul(kernel, std::move(command));
   if (kernel.getKind() == KernelKind::Collective)
     return writeCollective(kernel, std::move(command));
+  if (kernel.getKind() == KernelKind::Copy)
+    return writeHostCopy(kernel, std::move(command));
 
   json::Array args, writes;
   for (auto [number, input] : llvm::enumerate(inputs)) {
@@ -356,11 +358,35 @@ LogicalResult FunctionWriter::writeCollective(KernelOp kernel,
   return success();
 }
 
+LogicalResult FunctionWriter::writeHostCopy(KernelOp kernel,
+                                            json::Object command) {
+  // The buffer is the operand of a copy to the host and the result of one back.
+  bool isOut = isa<HostType>(kernel.getResult(0).getType());
+  Value buffer = isOut ? kernel.getInputs().front() : kernel.getResult(0);
+  if (isOut)
+    hostOffsets[kernel.getResult(0)] = kernel.getOffsets()->front();
+  FailureOr<View> view = viewOf(buffer, kernel);
+  if (failed(view))
+    return failure();
+  if (view->isArgument)
+    return kernel.emitError() << "expected to copy the result of a kernel to "
+                                 "host memory, but got an argument";
+  command["op"] = isOut ? "offload" : "prefetch";
+  command[isOut ? "src" : "dst"] = refOf(*view);
+  command["host"] = hostOffsets.lookup(isOut ? kernel.getResult(0)
+                                             : kernel.getInputs().front());
+  command["bytes"] = getByteSize(buffer.getType());
+  command["ticket"] = numTickets;
+  tickets[kernel.getResult(1)] = numTickets++;
+  commands.push_back(std::move(command));
+  return success();
+}
+
 LogicalResult FunctionWriter::writeWait(WaitOp wait) {
   auto it = tickets.find(wait.getToken());
   if (it == tickets.end())
-    return wait.emitError() << "expected the token of a collective that was "
-                               "started before";
+    return wait.emitError() << "expected the token of a collective or a copy "
+                               "that was started before";
   std::string name = getNameIn(wait.getLoc());
   if (name.empty())
     name = ("wait#" + Twine(it->second)).str();
@@ -368,5 +394,9 @@ LogicalResult FunctionWriter::writeWait(WaitOp wait) {
                                   {"ticket", it->second},
                                   {"name", name},
                                   {"loc", getPosition(wait.getLoc())}});
+  if (isa<HostType>(wait.getResult().getType())) {
+    hostOffsets[wait.getResult()] = hostOffsets.lookup(wait.getX());
+    return success();
+  }
   return addView(wait);
 }

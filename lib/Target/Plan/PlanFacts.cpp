@@ -43,26 +43,62 @@ void PlanFacts::readPart(func::FuncOp func, const ValueNames &names) {
   }
 }
 
-/// Replays the kernels with one transfer at a time beside them: how long each
-/// collective takes, and how much of that other kernels hide.
-static void readTransfers(PlanFacts &facts) {
-  const PlannedProgram &planned = facts.planned;
-  double now = 0, linkFree = 0;
+/// Replays the kernels with transfers beside them, one over the link and one in
+/// each direction to the host at a time: how long the step takes and each
+/// transfer, and how much of that other kernels hide.
+void PlanFacts::replay() {
   struct Started {
-    size_t transfer;
-    double end;
+    double seconds, end;
+    bool isOut, isBack;
+    size_t number; ///< in `transfers` or in `offloaded`
   };
   DenseMap<Operation *, Started> started; // looked up only
+  // Of a value in host memory, in either region.
+  DenseMap<Value, size_t> onHost; // looked up only
+  if (StepOp step = planned.graph->step) {
+    size_t number = 0;
+    for (auto [residual, argument] :
+         llvm::zip(step.getForwardYield().getResiduals(),
+                   step.getBackward().getArguments()))
+      if (getHostByteSize(residual.getType())) {
+        onHost[getRoot(residual)] = onHost[argument] = number;
+        ++number;
+      }
+  }
+  double now = 0, linkFree = 0, outFree = 0, backFree = 0;
+  std::string last;               // The kernel that ran last.
+  SmallVector<size_t> unfollowed; // Copies back with no kernel after them yet.
   for (auto [index, kernel] : llvm::enumerate(planned.kernels.kernels)) {
     Operation *op = planned.getOp(index);
     if (auto wait = dyn_cast<WaitOp>(op)) {
       auto it = started.find(wait.getToken().getDefiningOp());
       if (it == started.end())
         continue;
-      PlanFacts::Transfer &transfer = facts.transfers[it->second.transfer];
-      double exposed = std::max(0.0, it->second.end - now);
+      const Started &start = it->second;
+      double exposed = std::max(0.0, start.end - now);
       now += exposed;
-      transfer.hiddenSeconds = std::max(0.0, transfer.seconds - exposed);
+      double hidden = std::max(0.0, start.seconds - exposed);
+      if (start.isOut) {
+        offloaded[start.number].outHiddenSeconds = hidden;
+        offloaded[start.number].outUntil = last;
+      } else if (start.isBack) {
+        offloaded[start.number].backHiddenSeconds = hidden;
+      } else {
+        transfers[start.number].hiddenSeconds = hidden;
+      }
+      continue;
+    }
+    if (isHostCopyKernelOrWait(op)) {
+      bool isOut = isa<HostType>(op->getResult(0).getType());
+      auto it = onHost.find(isOut ? op->getResult(0) : op->getOperand(0));
+      if (it == onHost.end())
+        continue; // Of a plan that the checker refuses.
+      double &free = isOut ? outFree : backFree;
+      free = std::max(now, free) + kernel.seconds;
+      started[op] = {kernel.seconds, free, isOut, !isOut, it->second};
+      offloaded[it->second].seconds = kernel.seconds;
+      if (!isOut)
+        unfollowed.push_back(it->second);
       continue;
     }
     std::optional<Collective> collective;
@@ -73,27 +109,35 @@ static void readTransfers(PlanFacts &facts) {
           collective = found;
           isStart = isCollectiveStart(&inner);
         }
+    last = kernelNames[index];
+    for (size_t number : unfollowed)
+      offloaded[number].backFrom = last;
+    unfollowed.clear();
     if (!collective) {
       now += kernel.seconds;
       continue;
     }
     const PlanNode &node =
         planned.program->node(planned.program->instances[kernel.members[0]]);
-    double begin = std::max(now, linkFree);
-    linkFree = begin + kernel.seconds;
+    linkFree = std::max(now, linkFree) + kernel.seconds;
     if (isStart)
-      started[op] = {facts.transfers.size(), linkFree};
+      started[op] = {kernel.seconds, linkFree, false, false, transfers.size()};
     else
       now = linkFree;
-    facts.transfers.push_back({facts.kernelNames[index],
-                               llvm::json::fixUTF8(collective->axis),
-                               getByteSize(collective->x.getType()),
-                               getByteSize(collective->result.getType()),
-                               node.cost.bytesSent, kernel.seconds, 0});
+    transfers.push_back({kernelNames[index],
+                         llvm::json::fixUTF8(collective->axis),
+                         getByteSize(collective->x.getType()),
+                         getByteSize(collective->result.getType()),
+                         node.cost.bytesSent, kernel.seconds, 0});
   }
-  for (const PlanFacts::Transfer &transfer : facts.transfers) {
-    facts.transferSeconds += transfer.seconds;
-    facts.hiddenSeconds += transfer.hiddenSeconds;
+  stepSeconds = now;
+  for (const Transfer &transfer : transfers) {
+    transferSeconds += transfer.seconds;
+    hiddenSeconds += transfer.hiddenSeconds;
+  }
+  for (const Offloaded &entry : offloaded) {
+    hostSeconds += 2 * entry.seconds;
+    hostHiddenSeconds += entry.outHiddenSeconds + entry.backHiddenSeconds;
   }
 }
 
@@ -113,8 +157,6 @@ FailureOr<PlanFacts> PlanFacts::read(func::FuncOp func, const Target &target) {
   if (std::optional<Decisions> decisions = Decisions::read(func))
     facts.decisions = std::move(*decisions);
   const KernelGraph &kernels = facts.planned.kernels;
-  facts.stepSeconds = kernels.getSeconds();
-
   ValueNames names(func);
   for (auto [index, kernel] : llvm::enumerate(kernels.kernels)) {
     Operation *op = facts.planned.getOp(index);
@@ -126,7 +168,6 @@ FailureOr<PlanFacts> PlanFacts::read(func::FuncOp func, const Target &target) {
           kernelOp.getBody().front().front().getName().getStringRef().str();
   }
 
-  readTransfers(facts);
   // A form may be read in several places, and in pieces.
   StringSet<> lossy; // Looked up only.
   func.walk([&](DequantizeOp op) {
@@ -158,6 +199,11 @@ FailureOr<PlanFacts> PlanFacts::read(func::FuncOp func, const Target &target) {
         decision = facts.decisions.saved[index];
       else
         decision.value = names.getName(residual);
+      if (int64_t bytes = getHostByteSize(residual.getType())) {
+        facts.offloaded.push_back({decision, bytes});
+        facts.hostBytes += bytes;
+        continue;
+      }
       Value root = getRoot(residual);
       if (decision.escapes || !root.getDefiningOp() || !roots.insert(root))
         continue;
@@ -167,6 +213,7 @@ FailureOr<PlanFacts> PlanFacts::read(func::FuncOp func, const Target &target) {
   }
 
   facts.readPart(func, names);
+  facts.replay();
 
   int numKernels = kernels.kernels.size(), end = numKernels - 1,
       firstBackward = kernels.firstBackward;

@@ -77,6 +77,20 @@ struct PlanFacts {
   std::vector<Transfer> transfers;
   double transferSeconds = 0, hiddenSeconds = 0;
 
+  /// What waits in host memory between forward and backward.
+  struct Offloaded {
+    SavedDecision decision;
+    int64_t bytes = 0;
+    double seconds = 0; ///< one way
+    double outHiddenSeconds = 0, backHiddenSeconds = 0;
+    std::string outUntil; ///< the last kernel beside the copy out
+    std::string backFrom; ///< the first kernel beside the copy back, or after
+                          ///< it
+  };
+  std::vector<Offloaded> offloaded; ///< in the order of the step's residuals
+  int64_t hostBytes = 0;
+  double hostSeconds = 0, hostHiddenSeconds = 0; ///< of all copies
+
   /// The peak if every value were freed only at the end of the region that
   /// frees it.
   int64_t naivePeak = 0;
@@ -85,6 +99,7 @@ struct PlanFacts {
 
 private:
   void readPart(func::FuncOp func, const ValueNames &names);
+  void replay();
 
   DenseSet<Value> crossing; ///< storage of results for later parts
 };

@@ -61,6 +61,23 @@ static llvm::json::Array getLossy(const PlanFacts &facts) {
   return all;
 }
 
+static llvm::json::Array getOffloaded(const PlanFacts &facts) {
+  llvm::json::Array all;
+  for (const PlanFacts::Offloaded &entry : facts.offloaded)
+    all.push_back(llvm::json::Object{
+        {"value", entry.decision.value},
+        {"op", entry.decision.op},
+        {"loc", entry.decision.loc},
+        {"bytes", entry.bytes},
+        {"us", microseconds(entry.seconds)},
+        {"out_hidden_us", microseconds(entry.outHiddenSeconds)},
+        {"back_hidden_us", microseconds(entry.backHiddenSeconds)},
+        {"out_until", entry.outUntil},
+        {"back_from", entry.backFrom},
+        {"why", entry.decision.why}});
+  return all;
+}
+
 static llvm::json::Object describe(const PlanFacts &facts) {
   const PeakInfo &peak = facts.planned.peak;
   llvm::json::Object plan{
@@ -76,6 +93,10 @@ static llvm::json::Object describe(const PlanFacts &facts) {
       {"recompute_us", microseconds(facts.decisions.recomputeSeconds)},
       {"communication_us", microseconds(facts.transferSeconds)},
       {"hidden_us", microseconds(facts.hiddenSeconds)},
+      {"host_bytes", facts.hostBytes},
+      {"host_us", microseconds(facts.hostSeconds)},
+      {"host_hidden_us", microseconds(facts.hostHiddenSeconds)},
+      {"offloaded", getOffloaded(facts)},
       {"lossy", getLossy(facts)}};
   if (facts.target->deviceOverheadBytes) {
     plan["device_bytes"] = facts.planned.graph->getResidentBytes() +

@@ -61,6 +61,9 @@ static void writeFunction(const PlanFacts &facts, raw_ostream &os) {
             "arguments and parameters, not in the peak");
   printLine(os, "kept for backward", facts.savedBytes,
             Twine(facts.saved.size()) + " values");
+  if (!facts.offloaded.empty())
+    printLine(os, "in host memory", facts.hostBytes,
+              Twine(facts.offloaded.size()) + " values");
   os << llvm::formatv("  {0,-22}{1,17:F3} ms\n", "step, estimated",
                       facts.stepSeconds * 1e3);
   os << llvm::formatv("  {0,-22}{1,17:F3} ms\n", "of that recompute",
@@ -72,6 +75,11 @@ static void writeFunction(const PlanFacts &facts, raw_ostream &os) {
                         100 * facts.hiddenSeconds /
                             std::max(facts.transferSeconds, 1e-12));
 
+  if (!facts.offloaded.empty())
+    os << llvm::formatv("  {0,-22}{1,17:F3} ms   {2:F1}% hidden\n",
+                        "copies to the host", facts.hostSeconds * 1e3,
+                        100 * facts.hostHiddenSeconds / facts.hostSeconds);
+
   os << "\nLive at the peak\n";
   for (const PlanFacts::Live &entry : facts.liveAtPeak)
     os << padLeft(formatBytes(entry.bytes), 20) << "  "
@@ -82,6 +90,14 @@ static void writeFunction(const PlanFacts &facts, raw_ostream &os) {
   for (const PlanFacts::Saved &entry : facts.saved)
     os << padLeft(formatBytes(entry.bytes), 20) << "  " << entry.decision.value
        << " (" << entry.decision.op << ", " << entry.decision.form << ")\n"
+       << std::string(22, ' ') << entry.decision.why << '\n';
+
+  if (!facts.offloaded.empty())
+    os << "\nKept in host memory between forward and backward\n";
+  for (const PlanFacts::Offloaded &entry : facts.offloaded)
+    os << padLeft(formatBytes(entry.bytes), 20) << "  " << entry.decision.value
+       << " (" << entry.decision.op << "): leaves the device after "
+       << entry.outUntil << ", comes back from " << entry.backFrom << " on\n"
        << std::string(22, ' ') << entry.decision.why << '\n';
 
   if (!facts.decisions.recomputed.empty())

@@ -41,6 +41,8 @@ LogicalResult mlir::fp8::checkHostSize(func::FuncOp function,
   auto add = [&](Type type, Location loc) -> LogicalResult {
     if (isa<TokenType>(type))
       return success();
+    if (auto host = dyn_cast<HostType>(type))
+      type = host.getTensor();
     std::optional<size_t> bytes = getHostBytes(type);
     if (!bytes)
       return emitError(loc) << "expected tensors of bf16, f32, FP8 or integers "
@@ -176,6 +178,12 @@ LogicalResult Rank::run(Operation *op, ArrayRef<Slot> operands) {
   }
   if (isa<RematBarrierOp, WaitOp>(op)) {
     bind(op->getResult(0), operands.front());
+    return success();
+  }
+  // A copy: what it reads may be freed after the wait.
+  if (isHostCopy(op)) {
+    bindNew(op->getResult(0), *operands.front().tensor);
+    bind(op->getResult(1), {nullptr, std::make_shared<Storage>()});
     return success();
   }
   if (isa<PushAmaxOp>(op)) {

@@ -91,6 +91,10 @@ const Target *mlir::fp8::getTargetOf(Operation *op) {
   return target;
 }
 
+double mlir::fp8::estimateHostSeconds(const Target &target, int64_t bytes) {
+  return target.hostLatencySeconds + bytes / *target.hostBytesPerSecond;
+}
+
 double mlir::fp8::estimateSeconds(const Target &target, const OpCost &cost) {
   if (cost.recompute == Recompute::Free)
     return 0;
@@ -104,6 +108,8 @@ double mlir::fp8::estimateSeconds(const Target &target, const OpCost &cost) {
   double link = cost.bytesSent ? target.linkLatencySeconds +
                                      cost.bytesSent / target.linkBytesPerSecond
                                : 0;
+  if (cost.bytesHost)
+    return estimateHostSeconds(target, cost.bytesHost);
   // The second half of a collective launches nothing.
   double launch = compute + memory + link > 0 ? target.launchSeconds : 0;
   return std::max(compute, memory) + link + launch;

@@ -120,6 +120,10 @@ llvm::Expected<Target> mlir::fp8::parseTarget(StringRef text) {
   target.flopsF32 = reader.readRate("flops_f32");
   target.linkBytesPerSecond = reader.readRate("link_bytes_per_second");
   target.linkLatencySeconds = reader.readRate("link_latency_seconds");
+  if (!reader.isNull("host_bytes_per_second"))
+    target.hostBytesPerSecond = reader.readRate("host_bytes_per_second");
+  target.hostLatencySeconds = reader.readRate("host_latency_seconds");
+  target.hostOverlaps = reader.readBool("host_overlaps");
   target.launchSeconds = reader.readRate("launch_seconds");
   target.matmulWorkspaceBytes = reader.readInteger(
       "matmul_workspace_bytes", fp8rt::kCpuGemmWorkspaceBytes);

@@ -131,8 +131,9 @@ void LifetimeChecker::checkFree(FreeOp op, int position) {
           << "passed on as a residual here";
     if (!inFlight[id].empty())
       error(op)
-              .append("frees ", describe(id),
-                      " before the wait for a collective that uses it")
+              .append("frees ", describe(id), " before the wait for ",
+                      line.describeTransfer(*inFlight[id].begin()),
+                      " that uses it")
               .attachNote(locAt(line.transfers[*inFlight[id].begin()].start))
           << "started here";
   }
@@ -186,8 +187,9 @@ LogicalResult LifetimeChecker::run() {
           over >= 0 && !inFlight[over].empty())
         error(lineOp.op)
                 .append("writes '", line.getName(made), "' over ",
-                        describe(over),
-                        " before the wait for a collective that uses it")
+                        describe(over), " before the wait for ",
+                        line.describeTransfer(*inFlight[over].begin()),
+                        " that uses it")
                 .attachNote(
                     locAt(line.transfers[*inFlight[over].begin()].start))
             << "started here";
@@ -201,10 +203,11 @@ LogicalResult LifetimeChecker::run() {
       }
     }
   }
-  for (const Transfer &transfer : line.transfers)
+  for (auto [id, transfer] : llvm::enumerate(line.transfers))
     if (transfer.wait < 0)
       error(line.ops[transfer.start].op)
-          << "starts a collective that nothing waits for";
+          << "starts " << line.describeTransfer(id)
+          << " that nothing waits for";
   for (auto [id, storage] : llvm::enumerate(line.storages)) {
     if (storage.isArgument() || storage.inArgument || storage.escapes ||
         storage.overwriter >= 0 || freedAt[id] >= 0)

@@ -26,6 +26,11 @@ LogicalResult checkInPlace(const PlanLine &line);
 /// under the name that the last piece gave it; pieces do not overlap.
 LogicalResult checkPieces(const PlanLine &line);
 
+/// What goes to host memory is copied there once, read there only after the
+/// wait, comes back once, and is not kept on the device too. On placed IR it
+/// lies apart from all else inside `fp8.host_bytes`.
+LogicalResult checkHost(const PlanLine &line);
+
 /// On placed IR: live buffers and workspaces are disjoint and inside the arena.
 /// Succeeds on IR without offsets.
 LogicalResult checkPlacement(const PlanLine &line);

@@ -163,10 +163,9 @@ LogicalResult PlanLine::readStep(StepOp step) {
   YieldOp forward = step.getForwardYield();
   for (auto [residual, argument] : llvm::zip_equal(
            forward.getResiduals(), step.getBackward().front().getArguments())) {
-    if (int storage = getStorage(residual); storage >= 0) {
+    if (int storage = getStorage(residual); storage >= 0)
       storages[storage].residual = true;
-      alias(argument, residual);
-    }
+    alias(argument, residual);
     if (auto it = transferOf.find(residual); it != transferOf.end()) {
       int transfer = it->second;
       transferOf[argument] = transfer;
@@ -196,11 +195,12 @@ LogicalResult PlanLine::readKernel(KernelOp kernel) {
        llvm::enumerate(kernel.getResults(), yield.getValues())) {
     if (isa<TokenType>(result.getType())) {
       if (Operation *start = value.getDefiningOp();
-          start && isCollectiveStart(start)) {
+          start && (isCollectiveStart(start) || isHostCopy(start))) {
         transferOf[result] = static_cast<int>(transfers.size());
         ops[position].starts.push_back(static_cast<int>(transfers.size()));
         Transfer transfer;
         transfer.start = position;
+        transfer.isCopy = isHostCopy(start);
         transfer.reads.assign(ops[position].uses);
         transfers.push_back(std::move(transfer));
       } else if (auto it = transferOf.find(outside(value));
@@ -208,6 +208,16 @@ LogicalResult PlanLine::readKernel(KernelOp kernel) {
         int transfer = it->second;
         transferOf[result] = transfer;
       }
+      continue;
+    }
+    if (int64_t bytes = getHostByteSize(result.getType())) {
+      hostOf[result] = static_cast<int>(hosts.size());
+      HostValue &host = hosts.emplace_back();
+      host.root = result;
+      host.producer = position;
+      host.bytes = bytes;
+      if (!ops[position].uses.empty())
+        host.source = ops[position].uses.front();
       continue;
     }
     auto addPiece = [&, result = result, value = value] {
@@ -242,9 +252,18 @@ LogicalResult PlanLine::readKernel(KernelOp kernel) {
     if (storages[over].overwriter < 0)
       storages[over].overwriter = made;
   }
-  for (int transfer : ops[position].starts)
+  for (int transfer : ops[position].starts) {
     if (!ops[position].makes.empty())
       transfers[transfer].writes = ops[position].makes.front();
+    for (Value result : kernel.getResults())
+      if (int host = getHost(result); host >= 0) {
+        transfers[transfer].host = host;
+        hosts[host].transfer = transfer;
+      }
+  }
+  for (Value input : kernel.getInputs())
+    if (int host = getHost(input); host >= 0)
+      hosts[host].readers.push_back(position);
 
   for (Operation &op : body) {
     if (auto waitOp = dyn_cast<WaitOp>(op)) {
@@ -265,13 +284,13 @@ LogicalResult PlanLine::wait(Operation *op, Value data, Value token) {
   auto it = transferOf.find(token);
   if (it == transferOf.end())
     return op->emitOpError(
-        "expected the token of a collective that was started, "
+        "expected the token of a collective or a copy that was started, "
         "but got one that no kernel started");
   Transfer &transfer = transfers[it->second];
   int storage = getStorage(data);
-  if (storage != transfer.writes) {
+  if (storage != transfer.writes || getHost(data) != transfer.host) {
     InFlightDiagnostic diag =
-        op->emitOpError("expected the token of the collective that makes '")
+        op->emitOpError("expected the token of what makes '")
         << (storage < 0 ? "?" : getName(storage))
         << "', but got that of another one";
     diag.attachNote(ops[transfer.start].op->getLoc())

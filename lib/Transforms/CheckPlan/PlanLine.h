@@ -43,14 +43,28 @@ struct Storage {
   bool isArgument() const { return producer < 0; }
 };
 
-/// A collective between its start and its wait.
+/// A collective, or a copy to or from the host, between its start and its wait.
 struct Transfer {
   int start = 0;
+  bool isCopy = false;
+  /// The value in host memory that a copy makes, or -1.
+  int host = -1;
   /// Position of the wait, or -1 where there is none.
   int wait = -1;
   /// The storages it reads, and the one it writes.
   SmallVector<int, 2> reads;
   int writes = -1;
+};
+
+/// What lies in host memory after a copy to it.
+struct HostValue {
+  Value root;
+  /// Position of the kernel that starts the copy, the storage that it reads,
+  /// and the transfer.
+  int producer = 0, source = -1, transfer = -1;
+  int64_t bytes = 0;
+  /// Positions of the kernels that start to copy it back.
+  SmallVector<int, 1> readers;
 };
 
 /// An update of a state argument by `fp8.push_amax`.
@@ -89,6 +103,10 @@ public:
     auto it = storageOf.find(value);
     return it == storageOf.end() ? -1 : it->second;
   }
+  /// What a transfer is in messages.
+  StringRef describeTransfer(int transfer) const {
+    return transfers[transfer].isCopy ? "a copy" : "a collective";
+  }
   /// The name of a storage in messages: its location's, else
   /// `op#ordinal.result`.
   std::string getName(int storage) const;
@@ -100,6 +118,7 @@ public:
   int forwardEnd = -1, firstBackward = -1;
   std::vector<Storage> storages;
   std::vector<Transfer> transfers;
+  std::vector<HostValue> hosts;
   std::vector<Push> pushes;
   /// In the order in which they are written.
   std::vector<Piece> pieces;
@@ -123,10 +142,17 @@ private:
       storageOf[value] = storage;
     if (int version = getVersion(source))
       versionOf[value] = version;
+    if (int host = getHost(source); host >= 0)
+      hostOf[value] = host;
   }
   int addStorage(Value root, int producer, unsigned result);
+  /// The value in host memory that `value` names, or -1.
+  int getHost(Value value) const {
+    auto it = hostOf.find(value);
+    return it == hostOf.end() ? -1 : it->second;
+  }
 
-  DenseMap<Value, int> storageOf, versionOf;
+  DenseMap<Value, int> storageOf, versionOf, hostOf;
   DenseMap<Value, int> transferOf;
   /// The number of each op among those of its name, once a message needs it.
   mutable DenseMap<Operation *, unsigned> ordinals;

@@ -7,7 +7,7 @@
 # of the target, and every number in a sentence. What would happen without a
 # kept value is tried: fp8-opt plans the step again with overrides.
 #
-# usage: check_plan.py [--tolerance=T] FILE TARGETS-SOURCE TARGET POLICY[:OPTION=VALUE]...
+# usage: check_plan.py [--tolerance=T] FILE TARGETS-SOURCE TARGET POLICY[:OPTION=VALUE[,OPTION=VALUE]...]...
 # FILE may be a folder: every .mlir file in it is checked.
 #
 # ===------------------------------------------------------------------------=== #
@@ -32,7 +32,8 @@ KEYS = {
     "in_place": list, "timeline": list, "peak_at": dict, "step_us": (int, float), "recompute_us": (int, float),
     "communication_us": (int, float), "hidden_us": (int, float), "transfers": list,
     "gap_pct": (int, float, type(None)), "step_lower_bound_us": (int, float, type(None)),
-    "step_bound_kind": (str, type(None)), "lossy": list,
+    "step_bound_kind": (str, type(None)), "lossy": list, "offloaded": list, "host_bytes": int,
+    "host_us": (int, float), "host_hidden_us": (int, float),
 }
 ROOT_KEYS = {"schema": str, "target": str, "functions": list}
 ENTRY_KEYS = {
@@ -44,6 +45,8 @@ ENTRY_KEYS = {
     "in_place": {"value": str, "over": str, "bytes": int, "storage": str},
     "transfers": {"value": str, "axis": str, "own_bytes": int, "result_bytes": int, "link_bytes": int,
                   "us": (int, float), "hidden_us": (int, float)},
+    "offloaded": {"value": str, "op": str, "loc": str, "bytes": int, "us": (int, float), "out_hidden_us": (int, float),
+                  "back_hidden_us": (int, float), "out_until": str, "back_from": str, "why": str},
     "timeline": {"op": str, "live_bytes": int},
 }
 
@@ -92,7 +95,7 @@ class Line:
         # What is written in place, and over what.
         self.over, self.overwritten, self.in_argument, self.writer = {}, {}, set(), {}
         self.kernels, self.roots, self.frees, self.made, self.types = [], {}, {}, {}, {}
-        self.residuals, self.results, self.first_backward = [], [], 0
+        self.residuals, self.residual_types, self.results, self.first_backward = [], {}, [], 0
         step = next((op for op in function.walk() if op.name == "fp8.step"), None)
         if step:
             self._read(step.regions[0])
@@ -101,6 +104,8 @@ class Line:
             for argument, residual in zip(step.arguments[1], kept):
                 self.roots[argument] = self.root(residual)
             self.residuals = kept
+            kinds = step.regions[0][-1].operand_types
+            self.residual_types = dict(zip(kept, kinds[len(kinds) - len(kept) :]))
             self._read(step.regions[1])
             self._split_yield(step.regions[1][-1])
         else:
@@ -338,12 +343,63 @@ def bytes_read(value, size, ops):
     return read
 
 
-def check_step_time(plan, line, rates):
-    total = 0
+HOST = {"fp8.offload_start": "out", "fp8.prefetch_start": "back"}
+
+
+def host_bytes_of(kind):
+    """The bytes of what `!fp8.host<...>` holds."""
+    return generic_ir.bytes_of(kind[len("!fp8.host<") : -1])
+
+
+def check_host(plan, line, rates):
+    """Everything about what waits in host memory; what the kernels wait for it, in seconds, is check_step_time's."""
+    kept = [value for value in line.residuals if line.residual_types[value].startswith("!fp8.host")]
+    sizes = [host_bytes_of(line.residual_types[value]) for value in kept]
+    expect_equal("bytes of offloaded", [part["bytes"] for part in plan["offloaded"]], sizes)
+    expect_equal("host_bytes", plan["host_bytes"], sum(sizes))
+    for part, size in zip(plan["offloaded"], sizes):
+        expect_close(f"us of {part['value']}", part["us"], host_seconds(size, rates) * 1e6, 1e-5)
+    expect_close("host_us", plan["host_us"], sum(2 * part["us"] for part in plan["offloaded"]), 1e-3)
+    expect_close("host_hidden_us", plan["host_hidden_us"],
+                 sum(part["out_hidden_us"] + part["back_hidden_us"] for part in plan["offloaded"]), 1e-3)
+    places = []
     for op in line.kernels:
+        for kind, offset in zip(op.result_types, op.integers("offsets") or []):
+            if kind.startswith("!fp8.host"):
+                places.append((offset, offset + host_bytes_of(kind)))
+    expect_equal("values with a place in host memory", len(places), len(kept))
+    for a, b in zip(sorted(places), sorted(places)[1:]):
+        expect(a[1] <= b[0] and b[0] % 256 == 0, f"{a} and {b} overlap in host memory")
+    # Each goes there once and comes back once.
+    starts = [op.regions[0][0].name for op in line.kernels if op.name == "fp8.kernel" and op.regions[0][0].name in HOST]
+    expect_equal("copies", sorted(starts), sorted(list(HOST) * len(kept)))
+
+
+def host_seconds(size, rates):
+    return rates["host_latency_seconds"] + size / rates["host_bytes_per_second"]
+
+
+def check_step_time(plan, line, rates):
+    total, ends, free, hidden, last, until, back, following = 0, {}, {"out": 0, "back": 0}, 0, None, [], [], 0
+    for index, op in enumerate(line.kernels):
         if op.name != "fp8.kernel":
-            total += rates["launch_seconds"] if op.name != "fp8.wait" else 0
+            # Other waits than for copies are for collectives, which these plans do not have in halves.
+            if op.operands[1] in ends:
+                end, seconds, way = ends[op.operands[1]]
+                hidden += max(0, seconds - max(0, end - total))
+                total = max(total, end)
+                until += [last] if way == "out" else []
             continue
+        way = HOST.get(op.regions[0][0].name)
+        if way:
+            size = host_bytes_of((op.result_types if way == "out" else op.operand_types)[0])
+            free[way] = max(total, free[way]) + host_seconds(size, rates)
+            ends[op.results[1]] = free[way], host_seconds(size, rates), way
+            following += way == "back"
+            continue
+        last = line.kernel_name(index)
+        back += [last] * following
+        following = 0
         inner = [part for part in op.regions[0] if part.name not in plan_runs.ALIASES + ("arith.constant",)]
         if inner[0].name in STATE_OPS:
             total += STATE_OPS[inner[0].name](inner[0], rates)
@@ -355,6 +411,9 @@ def check_step_time(plan, line, rates):
             moved += bytes_read(argument, generic_ir.bytes_of(kind), op.regions[0])
         total += seconds_of(inner, moved, rates)
     expect_close("step_us", plan["step_us"], total * 1e6, 1e-3 + TOLERANCE * total * 1e6)
+    expect_close("host_hidden_us", plan["host_hidden_us"], hidden * 1e6, 1e-3 + TOLERANCE * total * 1e6)
+    expect_equal("out_until", sorted(part["out_until"] for part in plan["offloaded"]), sorted(until))
+    expect_equal("back_from", sorted(part["back_from"] for part in plan["offloaded"]), sorted(back))
 
 
 def to_int(text):
@@ -374,6 +433,8 @@ SENTENCES = {
     "recompute-all": r"marked 'fp8.checkpoint': ([\d,]+) B",
     "op-list": r"'(\S+)' is in the list of op-list and backward reads its result: ([\d,]+) B",
 }
+OFFLOADED = (r"([\d,]+) B wait in host memory; a copy takes ([\d.]+) us each way(?:; with it on the device the step would be "
+             r"([\d.]+) us (shorter|longer) and the peak ([\d,]+) B (higher|lower))?")
 PLACE = r"(?:between forward and backward|before '\S+')"
 RECOMPUTED = (r"recompute costs ([\d.]+) us by itself \(([\d,]+) B moved\) and frees ([\d,]+) B "
               rf"({PLACE}(?:, {PLACE})*)(?:; in (\d+) pieces)?")
@@ -433,6 +494,36 @@ def check_saved(plan, joint, function, rates):
         expect_equal(f"peak_bytes with {what}", lower, plan["peak_bytes"] - without["peak_bytes"])
 
 
+def check_offloaded(plan, joint, function):
+    """Every number of every sentence of `offloaded`, by plans with overrides."""
+    names = joint.value_names(function)
+    ops = {names[value]: op for op in function.walk() for value in op.results}
+    kept, away = ({entry["value"] for entry in plan[key]} for key in ("saved", "offloaded"))
+    options = {"target": plan["target"], "policy": "save-all", "overlap": "none"}
+
+    def plan_with(offloaded):
+        def choose(_, result):
+            return "offload" if names[result] in offloaded else names[result] in kept | away
+
+        return plan_runs.make_plan("-", plan_runs.override(joint, choose), **options)
+
+    for entry in plan["offloaded"]:
+        expect_equal(f"op of {entry['value']}", entry["op"], ops[entry["value"]].name)
+        found = re.fullmatch(OFFLOADED, entry["why"])
+        expect(found, f"an unknown sentence: {entry['why']}")
+        expect_equal("bytes in a sentence", to_int(found.group(1)), entry["bytes"])
+        expect_close("time in a sentence", float(found.group(2)), entry["us"], 5.1e-4)
+        # A plan that drops values within a region is none that overrides ask for.
+        if not found.group(3) or any("from '" in other["why"] for other in plan["saved"]):
+            continue
+        without = plan_with(away - {entry["value"]})
+        what = f"'{entry['value']}' on the device"
+        shorter = float(found.group(3)) * (1 if found.group(4) == "shorter" else -1)
+        higher = to_int(found.group(5)) * (1 if found.group(6) == "higher" else -1)
+        expect_close(f"step_us with {what}", shorter, plan["step_us"] - without["step_us"], 1e-3)
+        expect_equal(f"peak_bytes with {what}", higher, without["peak_bytes"] - plan["peak_bytes"])
+
+
 def check_recomputed(plan, joint, function, line, rates):
     names = joint.value_names(function)
     ops = {names[value]: op for op in function.walk() for value in op.results}
@@ -477,7 +568,7 @@ def check(path, targets_source, target, spec):
     # Sentences speak of the plan before collectives start early.
     options = {"target": target, "policy": policy, "overlap": "none"}
     whole = plan_runs.make_plan(path, **options)
-    options |= dict([extra.split("=")]) if extra else {}
+    options |= dict(part.split("=") for part in extra.split(",")) if extra else {}
     plan = plan_runs.make_plan(path, **options) if extra else whole
     check_keys(plan)
     expect_equal("policy", plan["policy"], policy)
@@ -500,6 +591,8 @@ def check(path, targets_source, target, spec):
         expect(entry["lower_bound_bytes"] <= entry["min_feasible_peak_bytes"] <= entry["peak_bytes"],
                "expected lower_bound_bytes <= min_feasible_peak_bytes <= peak_bytes")
         check_step_time(entry, line, rates)
+        check_host(entry, line, rates)
+        check_offloaded(entry, joint, joint_functions[entry["function"]])
         bound = entry["step_lower_bound_us"]
         expect(bound <= entry["step_us"] * (1 + 1e-9), f"step_us {entry['step_us']} is below its bound {bound}")
         if entry["gap_pct"] is not None:
@@ -509,7 +602,8 @@ def check(path, targets_source, target, spec):
         without = next(other for other in whole["functions"] if other["function"] == entry["function"])
         check_pieces(entry, without)
         # Sentences compare with plans without pieces.
-        check_saved({**without, "target": target}, joint, joint_functions[entry["function"]], rates)
+        of = entry if entry["offloaded"] else without
+        check_saved({**of, "target": target}, joint, joint_functions[entry["function"]], rates)
         check_recomputed(entry, joint, joint_functions[entry["function"]], line, rates)
 
 

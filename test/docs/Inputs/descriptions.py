@@ -28,6 +28,8 @@ CONTEXTS = {
     "all_reduce_start": ("", "%r = fp8.wait %g, %t : tensor<1x1xf32>"),
     "all_to_all_start": ("", "%r = fp8.wait %g, %t : tensor<16x128xbf16>"),
     "reduce_scatter_start": ("", "%r = fp8.wait %g, %t : tensor<64x32xbf16>"),
+    "offload_start": ("", "%r = fp8.wait %h, %t : !fp8.host<tensor<64x32xbf16>>"),
+    "prefetch_start": ("", "%r = fp8.wait %y, %t : tensor<64x32xbf16>"),
     "free": (
         "%m = fp8.kernel loop (%a = %x : tensor<64x32xbf16>) -> (tensor<64x1xf32>) {\n"
         "  %0 = fp8.amax %a group = [1, 0] : tensor<64x32xbf16> -> tensor<64x1xf32>\n"

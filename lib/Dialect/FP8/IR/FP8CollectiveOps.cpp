@@ -250,28 +250,9 @@ static LogicalResult verifyCollective(Operation *op) {
   return success();
 }
 
-/// The last constraint of the start halves.
+/// The start halves.
 static LogicalResult verifyStart(Operation *op) {
-  if (failed(verifyCollective(op)))
-    return failure();
-  Value result = op->getResult(0), token = op->getResult(1);
-  if (!token.hasOneUse())
-    return op->emitOpError()
-           << "expected exactly one use of the token, but got "
-           << std::distance(token.use_begin(), token.use_end());
-  Operation *user = *token.getUsers().begin();
-  bool waited = isa<WaitOp>(user) && user->getNumOperands() == 2 &&
-                user->getOperand(0) == result;
-  if (waited ||
-      (isa<YieldOp>(user) && isa_and_nonnull<KernelOp>(user->getParentOp())))
-    return success();
-  InFlightDiagnostic diagnostic =
-      op->emitOpError()
-      << "expected the token to be waited for together with the result, but "
-         "got a use by '"
-      << user->getName() << "'";
-  diagnostic.attachNote(user->getLoc()) << "used here";
-  return diagnostic;
+  return failure(failed(verifyCollective(op)) || failed(verifyToken(op)));
 }
 
 LogicalResult AllGatherOp::verify() { return verifyCollective(*this); }
@@ -287,7 +268,7 @@ LogicalResult WaitOp::verify() {
   // (C1); arguments of a region stand for what is not visible here
   Operation *data = getX().getDefiningOp(), *token = getToken().getDefiningOp();
   auto isStart = [](Operation *op) {
-    return isCollectiveStart(op) || isa<KernelOp>(op);
+    return isCollectiveStart(op) || isHostCopy(op) || isa<KernelOp>(op);
   };
   if ((data && !isStart(data)) || (token && !isStart(token)) ||
       (data && token && data != token) || (bool(data) != bool(token)))

@@ -46,8 +46,8 @@ static bool isI64(Attribute attribute, int64_t minimum) {
 static LogicalResult verifyPolicy(Operation *op, Attribute value) {
   auto isChoice = [](Attribute attribute) {
     auto choice = dyn_cast<StringAttr>(attribute);
-    return choice &&
-           (choice.getValue() == "save" || choice.getValue() == "recompute");
+    return choice && llvm::is_contained({"save", "recompute", "offload"},
+                                        choice.getValue());
   };
   if (auto choices = dyn_cast<ArrayAttr>(value)) {
     if (choices.size() != op->getNumResults())
@@ -61,7 +61,8 @@ static LogicalResult verifyPolicy(Operation *op, Attribute value) {
   }
   return op->emitOpError()
          << "expected '" << kPolicyAttr
-         << "' to be \"save\", \"recompute\" or an array of them, but got "
+         << "' to be \"save\", \"recompute\", \"offload\" or an array of them, "
+            "but got "
          << value;
 }
 
@@ -172,6 +173,18 @@ LogicalResult FP8Dialect::verifyOperationAttribute(Operation *op,
     return emitError() << "expected '" << name
                        << "' to be an i64 of at least 1, but got " << value;
   }
+  if (name == kOffloadAttr) {
+    if (failed(expectOn(op->getNumResults() != 0, "an op with results")))
+      return failure();
+    auto results = dyn_cast<DenseI64ArrayAttr>(value);
+    if (results && llvm::all_of(results.asArrayRef(), [&](int64_t result) {
+          return result >= 0 && result < op->getNumResults();
+        }))
+      return success();
+    return emitError() << "expected '" << name
+                       << "' to be an array of numbers of results, but got "
+                       << value;
+  }
   if (name == kLossyAttr) {
     if (failed(expectOn(isa<DequantizeOp>(op), "an 'fp8.dequantize'")))
       return failure();
@@ -208,7 +221,7 @@ LogicalResult FP8Dialect::verifyOperationAttribute(Operation *op,
     return emitError() << "expected '" << name
                        << "' to be the name of a function, but got " << value;
   }
-  if (name == kArenaBytesAttr) {
+  if (name == kArenaBytesAttr || name == kHostBytesAttr) {
     if (failed(expectOn(isa<FunctionOpInterface>(op), "a function")))
       return failure();
     if (isI64(value, 0))
@@ -228,10 +241,10 @@ LogicalResult FP8Dialect::verifyOperationAttribute(Operation *op,
   if (llvm::is_contained({kIndexAttr, kLiveAttr, kBytesAttr, kCostAttr}, name))
     return verifyAnnotation(op, name, value);
   return refuseUnknown(emitError, attribute, "an op",
-                       {kCheckpointAttr, kPolicyAttr, kPiecesAttr, kLossyAttr,
-                        kGridAttr, kTargetAttr, kPartOfAttr, kArenaBytesAttr,
-                        kDecisionsAttr, kIndexAttr, kLiveAttr, kBytesAttr,
-                        kCostAttr});
+                       {kCheckpointAttr, kPolicyAttr, kPiecesAttr, kOffloadAttr,
+                        kLossyAttr, kGridAttr, kTargetAttr, kPartOfAttr,
+                        kArenaBytesAttr, kHostBytesAttr, kDecisionsAttr,
+                        kIndexAttr, kLiveAttr, kBytesAttr, kCostAttr});
 }
 
 /// The segment of what crosses between parts of a step.

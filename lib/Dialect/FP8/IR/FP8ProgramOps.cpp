@@ -82,7 +82,7 @@ ParseResult KernelOp::parse(OpAsmParser &parser, OperationState &result) {
   std::optional<KernelKind> kind = symbolizeKernelKind(kindName);
   if (!kind)
     return parser.emitError(loc) << "expected 'loop', 'matmul', 'collective', "
-                                    "'opaque' or 'state', but got '"
+                                    "'opaque', 'state' or 'copy', but got '"
                                  << kindName << "'";
   auto parseInput = [&]() -> ParseResult {
     OpAsmParser::Argument &argument = arguments.emplace_back();
@@ -357,6 +357,8 @@ static bool isOnlyOp(KernelKind kind, Operation *op) {
     return isa<OpaqueOp>(op);
   case KernelKind::State:
     return isa<PushAmaxOp, UpdateScaleOp>(op);
+  case KernelKind::Copy:
+    return isHostCopy(op);
   }
   return false;
 }

@@ -250,3 +250,24 @@ bool checks::isContiguousView(Operation *view) {
   }
   return true;
 }
+
+LogicalResult checks::verifyToken(Operation *op) {
+  Value result = op->getResult(0), token = op->getResult(1);
+  if (!token.hasOneUse())
+    return op->emitOpError()
+           << "expected exactly one use of the token, but got "
+           << std::distance(token.use_begin(), token.use_end());
+  Operation *user = *token.getUsers().begin();
+  bool waited = isa<WaitOp>(user) && user->getNumOperands() == 2 &&
+                user->getOperand(0) == result;
+  if (waited ||
+      (isa<YieldOp>(user) && isa_and_nonnull<KernelOp>(user->getParentOp())))
+    return success();
+  InFlightDiagnostic diagnostic =
+      op->emitOpError()
+      << "expected the token to be waited for together with the result, but "
+         "got a use by '"
+      << user->getName() << "'";
+  diagnostic.attachNote(user->getLoc()) << "used here";
+  return diagnostic;
+}

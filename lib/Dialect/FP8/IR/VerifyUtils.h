@@ -64,6 +64,10 @@ LogicalResult verifyStateArgument(Operation *op, StringRef name, Value value);
 LogicalResult verifyPermuted(Operation *op, Value x, ArrayRef<int64_t> perm,
                              Value result);
 
+/// Fails unless the token of `op`, the start of a collective or a copy, is used
+/// once: by an `fp8.wait` with its result, or by the `fp8.yield` of a kernel.
+LogicalResult verifyToken(Operation *op);
+
 /// True where a view keeps the row-major order of all bytes between its first
 /// and its last, so that the view of a contiguous tensor is contiguous. Also
 /// true for a view that is itself malformed, which has its own diagnostic.

@@ -216,7 +216,7 @@ func.func private @f() -> (tensor<8xf32> {fp8.placement = "stack"})
 // -----
 
 func.func @f(%x: tensor<8xf32>) {
-  // expected-error@+1 {{expected an attribute of the fp8 dialect that an op may have ('fp8.checkpoint', 'fp8.policy', 'fp8.pieces', 'fp8.lossy', 'fp8.grid', 'fp8.target', 'fp8.part_of', 'fp8.arena_bytes', 'fp8.decisions', 'fp8.index', 'fp8.live', 'fp8.bytes', 'fp8.cost'), but got 'fp8.checkpiont'}}
+  // expected-error@+1 {{expected an attribute of the fp8 dialect that an op may have ('fp8.checkpoint', 'fp8.policy', 'fp8.pieces', 'fp8.offload', 'fp8.lossy', 'fp8.grid', 'fp8.target', 'fp8.part_of', 'fp8.arena_bytes', 'fp8.host_bytes', 'fp8.decisions', 'fp8.index', 'fp8.live', 'fp8.bytes', 'fp8.cost'), but got 'fp8.checkpiont'}}
   %0 = math.exp %x {fp8.checkpiont} : tensor<8xf32>
   return
 }
@@ -239,7 +239,7 @@ func.func @f(%x: tensor<8xf32>) {
 // -----
 
 func.func @f(%x: tensor<8xf32>) {
-  // expected-error@+1 {{expected 'fp8.policy' to be "save", "recompute" or an array of them, but got "keep"}}
+  // expected-error@+1 {{expected 'fp8.policy' to be "save", "recompute", "offload" or an array of them, but got "keep"}}
   %0 = math.exp %x {fp8.policy = "keep"} : tensor<8xf32>
   return
 }

@@ -252,7 +252,7 @@ func.func @f() {
 
 // kernel, kind unknown
 func.func @f() {
-  // expected-error@+1 {{expected 'loop', 'matmul', 'collective', 'opaque' or 'state', but got 'while'}}
+  // expected-error@+1 {{expected 'loop', 'matmul', 'collective', 'opaque', 'state' or 'copy', but got 'while'}}
   fp8.kernel while {
     fp8.yield
   }

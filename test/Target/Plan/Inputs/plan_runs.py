@@ -51,14 +51,15 @@ ALIASES = ("fp8.permute", "fp8.reshape", "fp8.bitcast", "fp8.slice", "fp8.wait",
 
 
 def override(module, keep):
-    """The text of a joint module with `fp8.policy` on every forward op: `save` where keep(op, result) says so."""
+    """The text of a joint module with `fp8.policy` on every forward op: what keep(op, result) says, a word or whether to save."""
     lines = list(module.lines)
     for function in module.functions():
         for step in [op for op in function.walk() if op.name == "fp8.step"]:
             for op in step.regions[0]:
                 if not op.results or op.regions or op.name in ALIASES + ("arith.constant",):
                     continue
-                words = ", ".join(f'"{"save" if keep(op, result) else "recompute"}"' for result in op.results)
+                said = [keep(op, result) for result in op.results]
+                words = ", ".join(f'"{word if isinstance(word, str) else "save" if word else "recompute"}"' for word in said)
                 value = f"[{words}]" if len(op.results) > 1 else words
                 lines[op.line] = _with_attribute(lines[op.line], f"fp8.policy = {value}")
     return "\n".join(lines) + "\n"

@@ -86,7 +86,7 @@ func.func @swapped(%x: tensor<64xf32>, %z: tensor<64xf32>) -> (tensor<128xf32>, 
     fp8.yield %1, %2 : tensor<128xf32>, !fp8.token
   }
   %v = fp8.kernel collective (%0 = %g : tensor<128xf32>, %1 = %u : !fp8.token) -> (tensor<128xf32>) {
-    // expected-error @+1 {{'fp8.wait' op expected the token of the collective that makes 'fp8.all_gather_start#0.0', but got that of another one}}
+    // expected-error @+1 {{'fp8.wait' op expected the token of what makes 'fp8.all_gather_start#0.0', but got that of another one}}
     %2 = fp8.wait %0, %1 : tensor<128xf32>
     fp8.yield %2 : tensor<128xf32>
   }

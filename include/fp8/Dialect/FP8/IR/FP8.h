@@ -35,6 +35,10 @@ struct CommunicatorResource
 struct StateResource : SideEffects::Resource::Base<StateResource> {
   StringRef getName() final { return "FP8State"; }
 };
+/// Host memory, where copies to it and from it meet.
+struct HostResource : SideEffects::Resource::Base<HostResource> {
+  StringRef getName() final { return "FP8Host"; }
+};
 /// The storage that `fp8.free` ends.
 struct ArenaResource : SideEffects::Resource::Base<ArenaResource> {
   StringRef getName() final { return "FP8Arena"; }
@@ -124,10 +128,12 @@ inline constexpr StringLiteral kPartOfAttr = "fp8.part_of";
 inline constexpr StringLiteral kCheckpointAttr = "fp8.checkpoint";
 inline constexpr StringLiteral kPolicyAttr = "fp8.policy";
 inline constexpr StringLiteral kPiecesAttr = "fp8.pieces";
+inline constexpr StringLiteral kOffloadAttr = "fp8.offload";
 inline constexpr StringLiteral kLossyAttr = "fp8.lossy";
 inline constexpr StringLiteral kGridAttr = "fp8.grid";
 inline constexpr StringLiteral kTargetAttr = "fp8.target";
 inline constexpr StringLiteral kArenaBytesAttr = "fp8.arena_bytes";
+inline constexpr StringLiteral kHostBytesAttr = "fp8.host_bytes";
 inline constexpr StringLiteral kDecisionsAttr = "fp8.decisions";
 inline constexpr StringLiteral kIndexAttr = "fp8.index";
 inline constexpr StringLiteral kLiveAttr = "fp8.live";
@@ -177,6 +183,17 @@ std::optional<Collective> getCollective(Operation *op);
 
 /// True for the start half of a collective.
 bool isCollectiveStart(Operation *op);
+
+/// True for the start of a copy to host memory or back.
+bool isHostCopy(Operation *op);
+
+/// True for a kernel that starts a copy to host memory or back, and for the
+/// wait for one.
+bool isHostCopyKernelOrWait(Operation *op);
+
+/// The bytes of host memory that a value of `type` takes; 0 for what lies on
+/// the device.
+int64_t getHostByteSize(Type type);
 
 } // namespace mlir::fp8
 

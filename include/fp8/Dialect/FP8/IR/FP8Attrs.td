@@ -64,7 +64,8 @@ def FP8_KernelKind : FP8_Enum<"KernelKind", "what executes a kernel", [
   I32EnumAttrCase<"Matmul", 1, "matmul">,
   I32EnumAttrCase<"Collective", 2, "collective">,
   I32EnumAttrCase<"Opaque", 3, "opaque">,
-  I32EnumAttrCase<"State", 4, "state">]>;
+  I32EnumAttrCase<"State", 4, "state">,
+  I32EnumAttrCase<"Copy", 5, "copy">]>;
 def FP8_KernelKindAttr : FP8_EnumAttr<FP8_KernelKind, "kernel_kind"> {
   let assemblyFormat = "$value";
 }
@@ -179,7 +180,17 @@ def FP8_FillAttr : FP8_Attr<"Fill", "fill"> {
 }
 
 def FP8_TokenType : FP8_Type<"Token", "token"> {
-  let summary = "completion of a collective that was started";
+  let summary = "completion of a collective or a copy that was started";
+}
+
+def FP8_HostType : FP8_Type<"Host", "host"> {
+  let summary = "a tensor that lies in host memory";
+  let description = [{
+    `!fp8.host<tensor<64x32xbf16>>`: what `fp8.offload_start` makes and `fp8.prefetch_start` reads. It takes no bytes of
+    the device, and on a placed function as many of `fp8.host_bytes` as its tensor has.
+  }];
+  let parameters = (ins "::mlir::RankedTensorType":$tensor);
+  let assemblyFormat = "`<` $tensor `>`";
 }
 
 #endif // FP8_DIALECT_FP8_IR_FP8ATTRS_TD

@@ -202,7 +202,7 @@ def FP8_AllToAllStartOp : FP8_CollectiveOp<"all_to_all_start"> {
 }
 
 def FP8_WaitOp : FP8_CollectiveOp<"wait", [AllTypesMatch<["x", "result"]>]> {
-  let summary = "waits for a collective and gives its result (an alias)";
+  let summary = "waits for a collective or a copy and gives its result (an alias)";
   let description = [{
     * (C1) the operand and the token come from the same start op, or from the same kernel around one;
     * (C2) the result has the operand's type.
@@ -212,8 +212,8 @@ def FP8_WaitOp : FP8_CollectiveOp<"wait", [AllTypesMatch<["x", "result"]>]> {
     %r = fp8.wait %g, %t : tensor<256x32xbf16>
     ```
   }];
-  let arguments = (ins FP8_AnyTensor:$x, FP8_TokenType:$token);
-  let results = (outs FP8_AnyTensor:$result);
+  let arguments = (ins AnyTypeOf<[FP8_AnyTensor, FP8_HostType]>:$x, FP8_TokenType:$token);
+  let results = (outs AnyTypeOf<[FP8_AnyTensor, FP8_HostType]>:$result);
   let assemblyFormat = "$x `,` $token attr-dict `:` type($x)";
 }
 

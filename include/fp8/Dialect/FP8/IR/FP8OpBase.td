@@ -24,9 +24,10 @@ def FP8_I32Tensor : StaticShapeTensorOf<[I32]>;
 def FP8_F8Tensor : StaticShapeTensorOf<[FP8_F8]>;
 def FP8_MatmulOperand : StaticShapeTensorOf<[FP8_F8, BF16, F32]>;
 
-// The memory that collectives order themselves by, and the state that delayed scaling updates.
+// The memory that collectives order themselves by, the state that delayed scaling updates, and host memory.
 def FP8_CommunicatorResource : Resource<"::mlir::fp8::CommunicatorResource">;
 def FP8_StateResource : Resource<"::mlir::fp8::StateResource">;
+def FP8_HostResource : Resource<"::mlir::fp8::HostResource">;
 def FP8_ArenaResource : Resource<"::mlir::fp8::ArenaResource">;
 
 #endif // FP8_DIALECT_FP8_IR_FP8OPBASE_TD

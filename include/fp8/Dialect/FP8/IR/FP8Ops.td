@@ -14,6 +14,7 @@ include "fp8/Dialect/FP8/IR/FP8CastOps.td"
 include "fp8/Dialect/FP8/IR/FP8ViewOps.td"
 include "fp8/Dialect/FP8/IR/FP8ComputeOps.td"
 include "fp8/Dialect/FP8/IR/FP8CollectiveOps.td"
+include "fp8/Dialect/FP8/IR/FP8HostOps.td"
 include "fp8/Dialect/FP8/IR/FP8ProgramOps.td"
 
 #endif // FP8_DIALECT_FP8_IR_FP8OPS_TD

@@ -72,7 +72,7 @@ def FP8_KernelOp : FP8_Op<"kernel", [RecursiveMemoryEffects, IsolatedFromAbove, 
   let summary = "the unit that runs: one pass over memory, one matmul, one collective";
   let description = [{
     Only the results of a kernel are buffers; what is computed inside never has storage. `offsets` (bytes in the arena,
-    one a result; -1 for a result placed in the caller's buffer) and `workspace_offset` are set by `fp8-place`,
+    one a result; -1 for a result placed in the caller's buffer; of a result in host memory, bytes there) and `workspace_offset` are set by `fp8-place`,
     `symbol` (the function that runs it on a CPU) or `launches` and `fills` (what runs it on a GPU) by the lowering to a
     target.
 
@@ -85,7 +85,7 @@ def FP8_KernelOp : FP8_Op<"kernel", [RecursiveMemoryEffects, IsolatedFromAbove, 
     * (C1) the block's arguments have the operands' types, the results the yield's types;
     * (C2) `loop`: any number of elementwise ops, reductions, broadcasts, casts, views, transposes, updates of slices;
       `matmul`: one `fp8.matmul`, views of its operands, an update of a slice with its result, nothing else;
-      `collective`, `opaque`, `state`: one such op and views;
+      `collective`, `opaque`, `state`: one such op and views; `copy`: one start of a copy to or from host memory;
     * (C3) `offsets`, where present, has one entry a result, each -1 or a multiple of 256;
     * (C4) `workspace` is not negative; `workspace_offset`, a multiple of 256, is present only where `workspace` is
       above 0;
