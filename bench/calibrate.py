@@ -11,6 +11,10 @@
 # those of all matmuls of a recipe and of all loop kernels; the error is that of the four layers, which no rate is
 # fitted to. What cannot be measured so (the link, bf16 matmuls, f32 arithmetic) stays as the target had it.
 #
+# On the CPU (--target cpu, with sizes that take seconds: --tokens 1024 --dim 512 --ffn 1792) loop kernels compute longer than
+# they move, so the rates of memory and of f32 arithmetic are the pair that fits all of them best, a copy to host memory
+# is one within memory, and the error is also that of the examples that run there.
+#
 # ===------------------------------------------------------------------------=== #
 """Measures kernels and matmuls through fp8-run and writes a target for fp8-opt --compile=target=FILE.json."""
 
@@ -25,6 +29,8 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 RATES = {"rowwise": "flops_f8_row", "tensorwise": "flops_f8_tensor", "block128": "flops_f8_block"}
+# What runs on the CPU beside the layers, with the recipe of its matmuls.
+EXAMPLES = {"llama3_ffn_small": "rowwise", "ffn_tensorwise": "tensorwise", "ffn_block128": "block128", "ffn_delayed": "tensorwise"}
 # Commands that move less say what a launch costs; those that move more, what memory gives.
 SMALL, LARGE = 2**16, 2**22
 
@@ -35,7 +41,9 @@ def compile_artifacts(options):
 
     def compile_one(name, layers, recipe, budget=None):
         generate = [sys.executable, ROOT / "examples/gen.py", f"--layers={layers}", f"--recipe={recipe}", *sizes]
-        program = subprocess.run(generate, check=True, capture_output=True).stdout
+        return compile_program(name, subprocess.run(generate, check=True, capture_output=True).stdout, budget)
+
+    def compile_program(name, program, budget=None):
         pipeline = f"--compile=target={options.target}" + (f",budget={budget}" if budget else "")
         subprocess.run([options.fp8_opt, "-", pipeline, "--emit=artifact", "-o", options.folder / f"{name}.fp8"],
                        input=program, check=True)
@@ -49,6 +57,9 @@ def compile_artifacts(options):
     most, least = plan["peak_bytes"], plan["min_feasible_peak_bytes"]
     compile_one("check1", 4, "rowwise", (most + least) // 2)
     compile_one("check2", 4, "rowwise", least)
+    if options.target == "cpu":
+        for example in EXAMPLES:
+            compile_program(example, (ROOT / f"examples/{example}.mlir").read_bytes())
     target = options.target if options.target.endswith(".json") else ROOT / f"lib/Target/Target/targets/{options.target}.json"
     (options.folder / "target.json").write_text(pathlib.Path(target).read_text())
 
@@ -71,43 +82,64 @@ def estimate(target, rate, commands):
     seconds = 0.0
     for command in commands:
         if command["op"] not in ("alloc", "free", "fill"):
-            seconds += max(command["flops"] / rate, command["bytes"] / target["copy_bytes_per_second"])
+            speed = rate if command["op"] == "gemm" else target["flops_f32"]
+            seconds += max(command["flops"] / speed, command["bytes"] / target["copy_bytes_per_second"])
             seconds += target["launch_seconds"] if command["bytes"] else 0
     return seconds
+
+
+def fit_loops(loops):
+    """The rates of memory and of arithmetic with the least sum of differences between the longer of the two and what was
+    measured, among those that some kernel reaches."""
+    points = [(c["flops"], c["bytes"], c["ms"] * 1e-3) for c in loops if c["ms"] > 0]
+    memory = sorted({moved / seconds for _, moved, seconds in points})
+    arithmetic = sorted({flops / seconds for flops, _, seconds in points if flops})
+
+    def error(rates):
+        return sum(abs(max(moved / rates[0], flops / rates[1]) - seconds) for flops, moved, seconds in points)
+
+    return min(((a, b) for a in memory for b in arithmetic), key=error)
 
 
 def calibrate(options):
     target = json.loads((options.folder / "target.json").read_text())
     backend = "cuda" if target["chip"] else "cpu"
     moved = seconds = 0.0
-    launches, overheads = [], []
+    launches, overheads, every = [], [], []
     for recipe, key in RATES.items():
         run, commands = measure(options.fp8_run, options.folder / f"{recipe}.fp8", backend, options.repeats)
         gemms = [c for c in commands if c["op"] == "gemm"]
         target[key] = sum(c["flops"] for c in gemms) / sum(c["ms"] for c in gemms) * 1e3
         loops = [c for c in commands if c["op"] == "launch" and c["bytes"] > LARGE]
+        every += loops
         moved += sum(c["bytes"] for c in loops)
         seconds += sum(c["ms"] for c in loops) * 1e-3
         launches += [c["ms"] * 1e-3 for c in commands if c["op"] == "launch" and 0 < c["bytes"] < SMALL]
         overheads.append(run.get("device_overhead_bytes") or 0)
     target["copy_bytes_per_second"] = moved / seconds
+    fitted = "the link, bf16 matmuls and f32 arithmetic as before"
+    if backend == "cpu":
+        target["copy_bytes_per_second"], target["flops_f32"] = fit_loops(every)
+        target["host_bytes_per_second"] = target["copy_bytes_per_second"] / 2
+        fitted = "the link and bf16 matmuls as before"
     if launches:
         target["launch_seconds"] = statistics.median(launches)
     errors = []
-    for number in range(3):
-        run, commands = measure(options.fp8_run, options.folder / f"check{number}.fp8", backend, options.repeats)
+    checks = {f"check{number}": "rowwise" for number in range(3)} | (EXAMPLES if backend == "cpu" else {})
+    for name, recipe in checks.items():
+        run, commands = measure(options.fp8_run, options.folder / f"{name}.fp8", backend, options.repeats)
         measured = statistics.median(run["step_ms"]) * 1e-3
-        predicted = estimate(target, target["flops_f8_row"], commands)
+        predicted = estimate(target, target[RATES[recipe]], commands)
         errors.append(predicted / measured - 1)
         overheads.append(run.get("device_overhead_bytes") or 0)
-        print(f"check{number}: measured {measured * 1e3:.3f} ms, predicted {predicted * 1e3:.3f} ms, {errors[-1]:+.1%}")
-    for key in (*RATES.values(), "copy_bytes_per_second", "launch_seconds"):
-        target[key] = float(f"{target[key]:.4g}")
+        print(f"{name}: measured {measured * 1e3:.3f} ms, predicted {predicted * 1e3:.3f} ms, {errors[-1]:+.1%}")
+    for key in (*RATES.values(), "copy_bytes_per_second", "flops_f32", "launch_seconds", "host_bytes_per_second"):
+        target[key] = None if target[key] is None else float(f"{target[key]:.4g}")
     target["model_error_pct"] = round(max(abs(error) for error in errors) * 100, 2)
     target["device_overhead_bytes"] = max(overheads)
     target["status"] = "measured"
     target["source"] = (f"bench/calibrate.py on {options.machine}, {datetime.date.today().isoformat()}, medians of "
-                        f"{options.repeats}; the link, bf16 matmuls and f32 arithmetic as before")
+                        f"{options.repeats}; {fitted}")
     options.out.write_text(json.dumps(target, indent=2) + "\n")
     print(options.out.read_text(), end="")
 

@@ -56,6 +56,7 @@ DictionaryAttr Decisions::toAttribute(MLIRContext *context) const {
          number("pieces", entry.pieces), number("rows", entry.rows)}));
   return builder.getDictionaryAttr(
       {text("policy", policy),
+       builder.getNamedAttr("interrupted", builder.getBoolAttr(interrupted)),
        number("min_feasible_peak_bytes", minFeasiblePeak),
        number("lower_bound_bytes", lowerBound), text("bound_kind", boundKind),
        real("recompute_seconds", recomputeSeconds),
@@ -95,6 +96,8 @@ std::optional<Decisions> Decisions::read(func::FuncOp func) {
   };
   Decisions decisions;
   decisions.policy = text(record, "policy");
+  if (auto interrupted = record.getAs<BoolAttr>("interrupted"))
+    decisions.interrupted = interrupted.getValue();
   decisions.minFeasiblePeak = number(record, "min_feasible_peak_bytes");
   decisions.lowerBound = number(record, "lower_bound_bytes");
   decisions.boundKind = text(record, "bound_kind");

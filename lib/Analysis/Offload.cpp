@@ -9,6 +9,8 @@
 
 #include "fp8/Analysis/Offload.h"
 
+#include "fp8/Support/Progress.h"
+
 using namespace mlir;
 using namespace mlir::fp8;
 
@@ -299,7 +301,7 @@ mlir::fp8::findOffloads(const PlanGraph &graph, Fusion fusion,
     if (!asked.empty())
       options.push_back({from.selection, toGraph(program, chosen), current.peak,
                          current.seconds});
-    for (; share > 0; --share, --left) {
+    for (; share > 0 && !isInterrupted(); --share, --left) {
       SmallVector<std::pair<int, double>> idle =
           offloader.getIdleAtPeak(current);
       auto bytesOf = [&](int root) { return program.graphValue(root).bytes; };

@@ -11,7 +11,10 @@
 
 #include "fp8/Analysis/Policies.h"
 
+#include "fp8/Support/Progress.h"
+
 #include <cmath>
+#include <limits>
 #include <set>
 
 using namespace mlir;
@@ -165,6 +168,10 @@ Program PlanSearch::materializeLayers(Selection &selection) const {
   return changed ? materialize(graph, selection) : std::move(program);
 }
 
+int PlanSearch::getNumEvaluations() const {
+  return isInterrupted() ? std::numeric_limits<int>::max() / 2 : options.size();
+}
+
 int64_t PlanSearch::getLowestPeak(double seconds) const {
   auto it = lowestPeaks.upper_bound(seconds);
   return it == lowestPeaks.begin() ? std::numeric_limits<int64_t>::max()
@@ -210,6 +217,9 @@ const PlanOption &PlanSearch::evaluate(Selection selection) {
     }
   }
   setPeak(option, std::move(info));
+  reportProgress(func::FuncOp(graph.func).getName(), options.size(),
+                 maxEvaluations + maxWalkEvaluations,
+                 lowestPeaks.rbegin()->second, lowestPeaks.begin()->first);
   return option;
 }
 

@@ -13,6 +13,7 @@
 
 #include "fp8/Driver/Compile.h"
 #include "fp8/Input/ReadProgram.h"
+#include "fp8/Support/Progress.h"
 #include "fp8/Target/Reference.h"
 #include "fp8/Target/Target.h"
 #include "fp8rt/Container.h"
@@ -72,6 +73,10 @@ struct DriverOptions {
           "Plan at so many budgets (8) from the fastest plan's peak to the "
           "smallest; prints a table, and with -o FILE.csv writes it and "
           "FILE.json")};
+  cl::opt<bool> progress{
+      "progress", cl::init(false), cl::cat(category),
+      cl::desc("Say on standard error how far the search for a plan is, as on "
+               "a terminal")};
   cl::opt<std::string> function{
       "function",
       cl::desc("Function of a reference, where a module has several"),
@@ -260,5 +265,9 @@ int mlir::fp8::compileMain(int argc, char **argv, DialectRegistry &registry) {
   cl::HideUnrelatedOptions(options.category);
   cl::ParseCommandLineOptions(
       argc, argv, "fp8-opt --compile: plans and compiles FP8 training steps\n");
+  // A long search ends with the best plan so far.
+  catchInterrupt();
+  if (options.progress || llvm::errs().is_displayed())
+    showProgress();
   return failed(run(options, registry));
 }

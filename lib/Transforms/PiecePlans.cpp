@@ -10,6 +10,7 @@
 
 #include "fp8/Transforms/PiecePlans.h"
 
+#include "fp8/Support/Progress.h"
 #include "fp8/Transforms/ApplyPlan.h"
 #include "fp8/Transforms/Residuals.h"
 #include "fp8/Transforms/RowRegions.h"
@@ -187,12 +188,13 @@ PieceSearch::find(ArrayRef<const PlanOption *> frontier) {
     return isChoice(graph, root) &&
            graph.values[root].bytes <= frontier.front()->peak / kMeasurement;
   };
+  auto isSpent = [&] { return plans.size() >= most || isInterrupted(); };
   std::set<Selection> tried;
   /// The plan of `selection`, in as many pieces as there are, or null where it
   /// is known.
   auto look = [&](Selection selection) -> std::optional<PiecePlan> {
     applyOverrides(graph, selection);
-    if (plans.size() >= most || !tried.insert(selection).second)
+    if (isSpent() || !tried.insert(selection).second)
       return std::nullopt;
     plans.push_back(splitAll(selection, kPieces[0]));
     return plans.back();
@@ -218,8 +220,9 @@ PieceSearch::find(ArrayRef<const PlanOption *> frontier) {
     improve(std::move(measured));
     improve(start);
   }
-  if (llvm::all_of(plans,
-                   [](const PiecePlan &plan) { return plan.marks.empty(); }))
+  if (!best || llvm::all_of(plans, [](const PiecePlan &plan) {
+        return plan.marks.empty();
+      }))
     return {};
   const PiecePlan start = *best;
   // With more or less of the rest, as long as that makes it smaller.
@@ -295,14 +298,14 @@ PieceSearch::find(ArrayRef<const PlanOption *> frontier) {
 
   // Each of them in fewer pieces, and only where the whole is higher than that.
   auto refine = [&](const Selection &selection) {
-    if (plans.size() >= most)
+    if (isSpent())
       return;
     OwningOpRef<func::FuncOp> func = applySelectionTo(selection);
     std::vector<Candidate> candidates =
         rankCandidates(*func, *graph.target, fusion);
     for (int64_t pieces : kPieces) {
       size_t count = candidates.size();
-      while (count > 0 && plans.size() < most) {
+      while (count > 0 && !isSpent()) {
         PiecePlan plan;
         plan.selection = selection;
         for (const Candidate &candidate :

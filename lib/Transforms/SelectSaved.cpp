@@ -10,6 +10,7 @@
 #include "fp8/Analysis/Offload.h"
 #include "fp8/Analysis/TimeBound.h"
 #include "fp8/Support/ByteSize.h"
+#include "fp8/Support/Progress.h"
 #include "fp8/Target/Signature.h"
 #include "fp8/Transforms/ApplyPlan.h"
 #include "fp8/Transforms/Passes.h"
@@ -293,6 +294,8 @@ LogicalResult SelectSavedPass::select(func::FuncOp func, const Target &target) {
   PlanSearch search(*graph, fusion);
   PieceSearch inPieces(*graph, fusion);
   std::vector<PiecePlan> plans = findPlans(*graph, search, inPieces);
+  bool interrupted = isInterrupted();
+  endProgress();
   auto isSmaller = [](const PiecePlan &a, const PiecePlan &b) {
     return std::tuple(a.peak, a.seconds) < std::tuple(b.peak, b.seconds);
   };
@@ -334,6 +337,7 @@ LogicalResult SelectSavedPass::select(func::FuncOp func, const Target &target) {
 
   Decisions decisions;
   decisions.policy = policy;
+  decisions.interrupted = interrupted;
   decisions.minFeasiblePeak = smallest.peak + keptBytes;
   auto [bound, kind] = getPeakLowerBound(*graph);
   decisions.lowerBound = bound;

@@ -42,6 +42,11 @@ for casts in step microbatch; do
   "$bin/fp8-opt" "$examples/ffn_delayed.mlir" "--compile=target=h200,microbatches=3,weight-casts=$casts" --emit=artifact \
     -o "$out/$name@$casts.fp8"
 done
+# Copies to host memory and back.
+"$bin/fp8-opt" "$(dirname "$0")/host.mlir" --compile --emit=reference -o "$out/host.ref"
+for policy in min-cut auto; do
+  "$bin/fp8-opt" "$(dirname "$0")/host.mlir" "--compile=target=h200,policy=$policy" --emit=artifact -o "$out/host@$policy.fp8"
+done
 # Without matmuls: bit for bit.
 python3 "$(dirname "$0")/loop_programs.py" "$out"
 for program in "$out"/loops_*.mlir; do

@@ -19,7 +19,7 @@ fi
 build=$1
 out=$2
 mkdir -p "$out"
-for name in fp8-run fp8rt-ContainerTest fp8rt-RunTest fp8rt-ToolTest fp8rt-GpuTest fp8rt-GpuGemmTest fp8rt-GpuRanksTest; do
+for name in fp8-run fp8rt-ContainerTest fp8rt-RunTest fp8rt-ToolTest fp8rt-GpuTest fp8rt-GpuGemmTest fp8rt-GpuRanksTest fp8rt-HostCopiesTest; do
   strip -o "$out/$name" "$build/bin/$name"
 done
 strip -o "$out/libfp8rt.so" "$build/lib/libfp8rt.so"

@@ -36,6 +36,8 @@ struct PiecesDecision {
 
 struct Decisions {
   std::string policy;
+  /// The search was ended before it was done (fp8/Support/Progress.h).
+  bool interrupted = false;
   int64_t minFeasiblePeak = 0;
   int64_t lowerBound = 0;
   std::string boundKind;

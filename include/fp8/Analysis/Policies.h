@@ -77,7 +77,9 @@ public:
   /// the size of the graph, no clock is read.
   std::vector<const PlanOption *> findFrontier();
 
-  int getNumEvaluations() const { return options.size(); }
+  /// How many evaluations are spent: more than there are once the search is
+  /// interrupted.
+  int getNumEvaluations() const;
 
   /// How many evaluations a search may do on a graph of this size.
   int getMaxEvaluations() const { return maxEvaluations; }

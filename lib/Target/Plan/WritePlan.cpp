@@ -83,6 +83,7 @@ static llvm::json::Object describe(const PlanFacts &facts) {
   llvm::json::Object plan{
       {"function", facts.function},
       {"policy", facts.decisions.policy},
+      {"interrupted", facts.decisions.interrupted},
       {"peak_bytes", peak.peak},
       {"arena_bytes", facts.arenaBytes},
       {"saved_bytes", facts.savedBytes},

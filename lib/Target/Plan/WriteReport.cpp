@@ -46,6 +46,8 @@ static void writeFunction(const PlanFacts &facts, raw_ostream &os) {
      << describe(facts.target->status);
   if (!facts.decisions.policy.empty())
     os << ", policy " << facts.decisions.policy;
+  if (facts.decisions.interrupted)
+    os << " (interrupted: the best plan so far)";
   os << "\n\n";
   printLine(os, "peak", peak.peak,
             peak.peakKernel < 0
@@ -68,6 +70,21 @@ static void writeFunction(const PlanFacts &facts, raw_ostream &os) {
                       facts.stepSeconds * 1e3);
   os << llvm::formatv("  {0,-22}{1,17:F3} ms\n", "of that recompute",
                       facts.decisions.recomputeSeconds * 1e3);
+
+  if (facts.decisions.stepLowerBound > 0 && facts.partOf.empty()) {
+    os << llvm::formatv(
+        "  {0,-22}{1,17:F2} %    over {2:F3} ms, bound: {3}\n", "gap",
+        100 * (facts.stepSeconds / facts.decisions.stepLowerBound - 1),
+        facts.decisions.stepLowerBound * 1e3, facts.decisions.stepBoundKind);
+    if (facts.target->modelErrorPct)
+      os << llvm::formatv("  {0,-22}{1,17:F2} %    of an estimate against "
+                          "measured steps, at most\n",
+                          "error of the model", *facts.target->modelErrorPct);
+    else
+      os << llvm::formatv("  {0,-22}{1,19}    no estimate was compared with a "
+                          "measured step\n",
+                          "error of the model", "unknown");
+  }
 
   if (!facts.transfers.empty())
     os << llvm::formatv("  {0,-22}{1,17:F3} ms   {2:F1}% hidden\n",

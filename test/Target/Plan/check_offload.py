@@ -43,7 +43,7 @@ def check(path, target):
     lowest = plan_runs.make_plan(path, **granted)["min_feasible_peak_bytes"]
     assert lowest <= low, f"{path}: the smallest peak rises from {low} to {lowest} with host memory"
     offloaded = 0
-    for budget in (lowest, (lowest + low) // 2, (low + most["peak_bytes"]) // 2):
+    for budget in (lowest, (lowest + low) // 2, (low + most["peak_bytes"]) // 2, most["peak_bytes"]):
         plan = plan_runs.make_plan(path, **granted, budget=budget)
         assert plan["peak_bytes"] <= budget, f"{path}: a peak of {plan['peak_bytes']} at a budget of {budget}"
         assert budget > lowest or plan["peak_bytes"] == lowest, f"{path}: {plan['peak_bytes']}, not {lowest}"
