@@ -13,7 +13,7 @@
 #
 # On the CPU (--target cpu, with sizes that take seconds: --tokens 1024 --dim 512 --ffn 1792) loop kernels compute longer than
 # they move, so the rates of memory and of f32 arithmetic are the pair that fits all of them best, a copy to host memory
-# is one within memory, and the error is also that of the examples that run there.
+# is a large one within memory (fp8-run --bench), and the error is also that of the examples that run there.
 #
 # ===------------------------------------------------------------------------=== #
 """Measures kernels and matmuls through fp8-run and writes a target for fp8-opt --compile=target=FILE.json."""
@@ -64,13 +64,14 @@ def compile_artifacts(options):
     (options.folder / "target.json").write_text(pathlib.Path(target).read_text())
 
 
-def measure(fp8_run, artifact, backend, repeats):
+def measure(fp8_run, artifact, backend, repeats, bench=False):
     """The run's JSON and the ledger's commands."""
     with tempfile.TemporaryDirectory() as folder:
         result, ledger = pathlib.Path(folder, "run.json"), pathlib.Path(folder, "ledger.json")
         command = [fp8_run, artifact, f"--backend={backend}", f"--steps={repeats}", f"--json={result}", f"--ledger={ledger}"]
         if backend == "cuda":
             command.append("--graph")
+        command += ["--bench"] if bench else []
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode:
             sys.exit(f"error: {artifact}: fp8-run failed: {(done.stdout + done.stderr)[-400:]}")
@@ -120,7 +121,8 @@ def calibrate(options):
     fitted = "the link, bf16 matmuls and f32 arithmetic as before"
     if backend == "cpu":
         target["copy_bytes_per_second"], target["flops_f32"] = fit_loops(every)
-        target["host_bytes_per_second"] = target["copy_bytes_per_second"] / 2
+        run, _ = measure(options.fp8_run, options.folder / "ffn_tensorwise.fp8", backend, 1, bench=True)
+        target["host_bytes_per_second"] = run["copy_bytes_per_s"] / 2
         fitted = "the link and bf16 matmuls as before"
     if launches:
         target["launch_seconds"] = statistics.median(launches)
