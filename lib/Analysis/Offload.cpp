@@ -335,19 +335,10 @@ mlir::fp8::findOffloads(const PlanGraph &graph, Fusion fusion,
 
 SmallVector<int> mlir::fp8::getAskedOffloads(const PlanGraph &graph) {
   SmallVector<int> roots;
-  for (const PlanNode &node : graph.nodes) {
-    Attribute attribute = node.op->getAttr(kPolicyAttr);
-    if (!attribute || node.backward)
-      continue;
-    for (auto [index, result] : llvm::enumerate(node.results)) {
-      Attribute entry = attribute;
-      if (auto array = dyn_cast<ArrayAttr>(attribute))
-        entry = index < array.size() ? array[index] : Attribute();
-      if (auto text = dyn_cast_or_null<StringAttr>(entry);
-          text && text.getValue() == "offload")
-        roots.push_back(graph.values[result].root);
-    }
-  }
+  for (auto [root, entry] : getOverrides(graph))
+    if (auto text = dyn_cast<StringAttr>(entry);
+        text && text.getValue() == "offload")
+      roots.push_back(root);
   return roots;
 }
 

@@ -129,7 +129,9 @@ Selection mlir::fp8::selectOpList(const PlanGraph &graph,
   return selection;
 }
 
-void mlir::fp8::applyOverrides(const PlanGraph &graph, Selection &selection) {
+SmallVector<std::pair<int, Attribute>>
+mlir::fp8::getOverrides(const PlanGraph &graph) {
+  SmallVector<std::pair<int, Attribute>> overrides;
   for (const PlanNode &node : graph.nodes) {
     Attribute attribute = node.op->getAttr(kPolicyAttr);
     if (!attribute || node.backward)
@@ -138,13 +140,20 @@ void mlir::fp8::applyOverrides(const PlanGraph &graph, Selection &selection) {
       Attribute entry = attribute;
       if (auto array = dyn_cast<ArrayAttr>(attribute))
         entry = index < array.size() ? array[index] : Attribute();
-      if (auto text = dyn_cast_or_null<StringAttr>(entry))
-        selection[graph.values[result].root] = text.getValue() != "recompute";
-      if (entry && !selection.drops.empty())
-        llvm::erase_if(selection.drops, [&](const Drop &drop) {
-          return drop.root == graph.values[result].root;
-        });
+      if (entry)
+        overrides.emplace_back(graph.values[result].root, entry);
     }
+  }
+  return overrides;
+}
+
+void mlir::fp8::applyOverrides(const PlanGraph &graph, Selection &selection) {
+  for (auto [root, entry] : getOverrides(graph)) {
+    if (auto text = dyn_cast<StringAttr>(entry))
+      selection[root] = text.getValue() != "recompute";
+    llvm::erase_if(selection.drops, [root = root](const Drop &drop) {
+      return drop.root == root;
+    });
   }
 }
 

@@ -42,6 +42,10 @@ Selection selectMinCut(const PlanGraph &graph, ArrayRef<bool> mayRunAgain = {});
 /// True for what PyTorch's partitioner does not compute again.
 bool isBannedByMinCut(const PlanNode &node);
 
+/// The entries of `fp8.policy` on forward ops, each with the root of the result
+/// that it is for, in the order of nodes and results.
+SmallVector<std::pair<int, Attribute>> getOverrides(const PlanGraph &graph);
+
 /// Applies the `fp8.policy` overrides of the graph's ops to `selection`.
 void applyOverrides(const PlanGraph &graph, Selection &selection);
 
