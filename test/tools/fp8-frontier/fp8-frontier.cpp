@@ -23,13 +23,9 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "fp8/Analysis/Policies.h"
-#include "fp8/Interfaces/ExternalModels.h"
-#include "fp8/Pipelines/Pipelines.h"
+#include "../JointGraphs.h"
 
-#include "mlir/Parser/Parser.h"
-#include "mlir/Pass/PassManager.h"
-#include "llvm/Support/InitLLVM.h"
+#include "fp8/Analysis/Policies.h"
 
 using namespace mlir;
 using namespace mlir::fp8;
@@ -130,33 +126,8 @@ void Frontier::print() {
 }
 
 int main(int argc, char **argv) {
-  llvm::InitLLVM init(argc, argv);
-  if (argc != 3) {
-    llvm::errs() << "error: expected FILE.mlir TARGET\n";
-    return 1;
-  }
-  DialectRegistry registry;
-  registerDialectAndModels(registry);
-  MLIRContext context(registry, MLIRContext::Threading::DISABLED);
-  OwningOpRef<ModuleOp> module = parseSourceFile<ModuleOp>(argv[1], &context);
-  if (!module)
-    return 1;
-  PassManager manager(&context);
-  buildCompilePipeline(
-      manager,
-      *CompileOptions::createFromString((Twine("target=") + argv[2]).str()),
-      Phase::Joint);
-  if (failed(manager.run(*module)))
-    return 1;
-  for (auto func : module->getOps<func::FuncOp>()) {
-    const Target *target = getTargetOf(func);
-    if (!target || func.isExternal())
-      continue;
-    FailureOr<PlanGraph> graph = PlanGraph::build(func, *target);
-    if (failed(graph))
-      return 1;
-    if (graph->step)
-      Frontier(*graph).print();
-  }
-  return 0;
+  return runOnJointGraphs(argc, argv, [](const PlanGraph &graph) {
+    if (graph.step)
+      Frontier(graph).print();
+  });
 }
