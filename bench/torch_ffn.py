@@ -51,15 +51,17 @@ def median_ms(function, repeats, warmup=3):
     return statistics.median(times), min(times)
 
 
-def run_variant(name, fp8, budget, layers, tokens, dim, ffn, repeats):
-    """One row of the table: `layers` layers, each compiled, under PyTorch's memory budget."""
+def start_afresh():
+    """The state that each row of a table starts from."""
     torch._dynamo.reset()
     gc.collect()
     torch.cuda.empty_cache()
     torch.manual_seed(0)
-    functorch_config.activation_memory_budget = budget
-    stack = nn.ModuleList([FeedForward(dim, ffn, fp8) for _ in range(layers)])
-    compiled = [torch.compile(layer) for layer in stack]
+
+
+def measure_step(name, stack, layers, tokens, dim, repeats):
+    """One row of a table: a step through the callables `layers`, whose parameters `stack` has. Bytes are over what is there
+    before a step."""
     x0 = torch.randn(tokens, dim, device="cuda", dtype=torch.bfloat16)
     gradient = torch.randn(tokens, dim, device="cuda", dtype=torch.bfloat16)
     parameters = list(stack.parameters())
@@ -69,7 +71,7 @@ def run_variant(name, fp8, budget, layers, tokens, dim, ffn, repeats):
             p.grad = None  # written, not accumulated
         x = x0.detach().requires_grad_(True)
         h = x
-        for layer in compiled:
+        for layer in layers:
             h = layer(h)
         saved = torch.cuda.memory_allocated()
         h.backward(gradient)
@@ -93,14 +95,20 @@ def run_variant(name, fp8, budget, layers, tokens, dim, ffn, repeats):
             "compile_s": compile_seconds}
 
 
+def run_variant(name, fp8, budget, layers, tokens, dim, ffn, repeats):
+    """One row of the table: `layers` layers, each compiled, under PyTorch's memory budget."""
+    start_afresh()
+    functorch_config.activation_memory_budget = budget
+    stack = nn.ModuleList([FeedForward(dim, ffn, fp8) for _ in range(layers)])
+    compiled = [torch.compile(layer) for layer in stack]
+    return measure_step(name, stack, compiled, tokens, dim, repeats)
+
+
 def run_microbatches(count, layers, tokens, dim, ffn, repeats):
     """`count` microbatches in fp8 under torch.compile, each gradient added to an f32 `main_grad` as soon as it is there
     and then let go, as Megatron does; the first one is copied. The peak is over what was there before the step, and the
     bytes of main_grad, which were, are given beside it."""
-    torch._dynamo.reset()
-    gc.collect()
-    torch.cuda.empty_cache()
-    torch.manual_seed(0)
+    start_afresh()
     functorch_config.activation_memory_budget = 1.0
     stack = nn.ModuleList([FeedForward(dim, ffn, True) for _ in range(layers)])
     compiled = [torch.compile(layer) for layer in stack]

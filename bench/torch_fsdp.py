@@ -12,7 +12,6 @@
 """The peer of two_gpus.py: step time and peak of PyTorch on the same step; tokens are those of a rank."""
 
 import argparse
-import gc
 import json
 import os
 
@@ -22,7 +21,7 @@ import torch.distributed._functional_collectives as collectives
 from torch import nn
 from torch.distributed.fsdp import fully_shard
 
-from torch_ffn import FeedForward, median_ms
+from torch_ffn import FeedForward, measure_step, start_afresh
 
 
 class Gathered(FeedForward):
@@ -60,38 +59,8 @@ def stacks(layers, dim, ffn):
 
 
 def run_variant(name, make, tokens, dim, repeats):
-    torch._dynamo.reset()
-    gc.collect()
-    torch.cuda.empty_cache()
-    torch.manual_seed(0)
-    stack, layers = make()
-    x0 = torch.randn(tokens, dim, device="cuda", dtype=torch.bfloat16)
-    gradient = torch.randn(tokens, dim, device="cuda", dtype=torch.bfloat16)
-    parameters = list(stack.parameters())
-
-    def step():
-        for p in parameters:
-            p.grad = None  # written, not accumulated
-        x = x0.detach().requires_grad_(True)
-        h = x
-        for layer in layers:
-            h = layer(h)
-        saved = torch.cuda.memory_allocated()
-        h.backward(gradient)
-        return saved
-
-    step()
-    step()
-    for p in parameters:
-        p.grad = None
-    torch.cuda.synchronize()
-    torch.cuda.reset_peak_memory_stats()
-    base = torch.cuda.memory_allocated()
-    saved = step() - base
-    torch.cuda.synchronize()
-    peak = torch.cuda.max_memory_allocated() - base
-    median, best = median_ms(step, repeats)
-    return {"name": name, "ms": median, "ms_min": best, "peak_bytes": peak, "saved_bytes": saved}
+    start_afresh()
+    return measure_step(name, *make(), tokens, dim, repeats)
 
 
 def main():

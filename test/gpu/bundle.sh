@@ -12,10 +12,8 @@
 # ===----------------------------------------------------------------------=== #
 set -euo pipefail
 
-if [[ $# -ne 2 ]]; then
-  sed -n 's/^# usage: /usage: /p' "$0"
-  exit 1
-fi
+source "$(dirname "$0")/common.sh"
+expect_arguments 2 2 "$@"
 build=$1
 out=$2
 mkdir -p "$out"
@@ -26,5 +24,5 @@ strip -o "$out/libfp8rt.so" "$build/lib/libfp8rt.so"
 find "$build" -name 'fp8rt-test-kernels.cubin' -o -name 'fp8rt-test-kernels.ptx' -o -name 'libfp8rt-test-kernels.so' |
   while read -r file; do cp "$file" "$out/"; done
 here=$(dirname "$0")
-cp "$here/run.sh" "$here/run_ranks.sh" "$here/../ranks/Inputs/faults.py" "$out/"
+cp "$here/common.sh" "$here/run.sh" "$here/run_ranks.sh" "$here/../ranks/Inputs/faults.py" "$out/"
 du -sh "$out"

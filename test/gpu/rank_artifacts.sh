@@ -11,10 +11,8 @@
 # ===----------------------------------------------------------------------=== #
 set -euo pipefail
 
-if [[ $# -ne 2 ]]; then
-  sed -n 's/^# usage: /usage: /p' "$0"
-  exit 1
-fi
+source "$(dirname "$0")/common.sh"
+expect_arguments 2 2 "$@"
 bin=$1
 out=$2
 here=$(cd "$(dirname "$0")" && pwd)

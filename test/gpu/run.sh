@@ -20,10 +20,8 @@
 # ===----------------------------------------------------------------------=== #
 set -uo pipefail
 
-if [[ $# -lt 2 ]]; then
-  sed -n 's/^# usage: /usage: /p' "$0"
-  exit 1
-fi
+source "$(dirname "$0")/common.sh"
+expect_arguments 2 3 "$@"
 bin=$1
 artifacts=$2
 out=${3:-$(mktemp -d)}
@@ -32,14 +30,7 @@ rm -f "$out"/*.json
 failed=0
 
 for test in "$bin"/fp8rt-*Test; do
-  [[ -x $test ]] || continue
-  name=$(basename "$test")
-  timeout 300 "$test" >"$out/$name.log" 2>&1
-  code=$?
-  [[ $code -eq 0 ]] || failed=1
-  printf '%-26s rc %-3d %s\n' "$name" "$code" \
-    "$(grep -E '^\[  (PASSED|FAILED|SKIPPED) .*tests?[.,]' "$out/$name.log" | tr -s ' []' ' ' | paste -sd' ' -)"
-  grep -A6 -E ': Failure$' "$out/$name.log" | head -n 24
+  [[ -x $test ]] && run_test "$test" "$out"
 done
 
 printf '%-34s %-14s %3s %18s %14s %9s %9s %s\n' artifact mode rc 'peak' 'pool' 'rel.err' 'ms' outputs

@@ -15,10 +15,8 @@
 # ===----------------------------------------------------------------------=== #
 set -uo pipefail
 
-if [[ $# -lt 2 ]]; then
-  sed -n 's/^# usage: /usage: /p' "$0"
-  exit 1
-fi
+source "$(dirname "$0")/common.sh"
+expect_arguments 2 3 "$@"
 bin=$1
 artifacts=$2
 out=${3:-$(mktemp -d)}
@@ -29,12 +27,7 @@ package=$(python3 -c 'import nvidia.nccl as n; print(list(n.__path__)[0])' 2>/de
 export LD_LIBRARY_PATH=${package:+$package/lib:}${LD_LIBRARY_PATH:-}
 
 for test in fp8rt-RunTest fp8rt-GpuTest fp8rt-GpuGemmTest fp8rt-GpuRanksTest; do
-  timeout 300 "$bin/$test" >"$out/$test.log" 2>&1
-  code=$?
-  [[ $code -eq 0 ]] || failed=1
-  printf '%-26s rc %-3d %s\n' "$test" "$code" \
-    "$(grep -E '^\[  (PASSED|FAILED|SKIPPED) .*tests?[.,]' "$out/$test.log" | tr -s ' []' ' ' | paste -sd' ' -)"
-  grep -A6 -E ': Failure$' "$out/$test.log" | head -n 24
+  run_test "$bin/$test" "$out"
 done
 
 line() { # NAME MODE CODE JSON FIRST

@@ -14,10 +14,8 @@
 # ===----------------------------------------------------------------=== #
 set -uo pipefail
 
-if [[ $# -lt 2 ]]; then
-  sed -n 's/^# usage: /usage: /p' "$0"
-  exit 1
-fi
+source "$(dirname "$0")/common.sh"
+expect_arguments 2 3 "$@"
 bin=$1
 artifacts=$2
 out=${3:-$(mktemp -d)}

@@ -12,9 +12,9 @@
 
 import json
 import pathlib
-import struct
-import subprocess
 import sys
+
+from commands import call, floats, read_bytes, run_checked
 
 fp8_opt, fp8_run, generator, folder = sys.argv[1:]
 folder = pathlib.Path(folder)
@@ -24,18 +24,6 @@ MIB = 2**20
 TOLERANCE = 0.06
 WAYS = [("bf16", 1190, []), ("fp8", 755, ["--gather=fp8"]), ("fp8, 8 pieces", 480, ["--gather=fp8", "--pieces=8"]),
         ("bf16, 2 pieces", None, ["--pieces=2"])]
-
-
-def call(*command):
-    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=300)
-    if done.returncode:
-        sys.exit(f"{' '.join(map(str, command))} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
-    return done.stdout
-
-
-def floats(data):
-    return [struct.unpack("<f", b"\0\0" + data[at:at + 2])[0] for at in range(0, len(data), 2)]
-
 
 results = {}
 for name, limit, options in WAYS:
@@ -48,13 +36,8 @@ for name, limit, options in WAYS:
               f"{100 * plan['hidden_us'] / plan['communication_us']:.0f} % of transfers hidden")
     program.write_text(call(sys.executable, generator, "--linears=2", "--tokens=512", "--dim=64", "--out=64", *options))
     output = folder / "out"
-    call(fp8_run, program, "--ranks=2", "--check", f"--json={folder / 'out.json'}", f"--dump-outputs={output}")
-    run = json.loads((folder / "out.json").read_text())
-    assert run["max_rel_error"] == 0, run
-    for rank in run["ranks"]:
-        assert rank["planned_peak_bytes"] == rank["measured_peak_bytes"], rank
-    results[name] = {entry["name"]: (output / entry["file"]).read_bytes() for entry in
-                     json.loads((output / "index.json").read_text())}
+    run_checked(fp8_run, program, "--ranks=2", "--check", f"--dump-outputs={output}", json_file=folder / "out.json", ranks=2)
+    results[name] = {key: data for key, (_, data) in read_bytes(output).items()}
 
 for name, result in results.items():
     for key, data in result.items():

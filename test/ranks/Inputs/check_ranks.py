@@ -15,9 +15,9 @@
 import json
 import pathlib
 import re
-import struct
-import subprocess
 import sys
+
+from commands import call, floats, read_bytes, run_checked
 
 fp8_opt, fp8_run, gen, folder, kind, recipe, ranks, *rest = sys.argv[1:]
 more, rest = ([word for word in rest if word.startswith("--") == option] for option in (True, False))
@@ -36,13 +36,6 @@ LAYERS = 2 if ranks < 4 else 1
 PARTIAL = re.compile(r"d_layers\.\d+\.(gain|bias)$")
 
 
-def call(*command):
-    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=300)
-    if done.returncode:
-        sys.exit(f"{' '.join(map(str, command))} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
-    return done.stdout
-
-
 def generate(number):
     path = folder / f"{kind}{number}.mlir"
     sizes = (["--small"] if small else [f"--layers={LAYERS}", f"--tokens={TOKENS}", f"--dim={DIM}", f"--ffn={FFN}", *more])
@@ -51,16 +44,8 @@ def generate(number):
 
 
 def values(path):
-    """The outputs of a run, by name: dtype, shape and floats."""
-    outputs = {}
-    for entry in json.loads((path / "index.json").read_text()):
-        data = (path / entry["file"]).read_bytes()
-        if entry["dtype"] == "bf16":
-            numbers = [struct.unpack("<f", b"\0\0" + data[i:i + 2])[0] for i in range(0, len(data), 2)]
-        else:
-            numbers = list(struct.unpack(f"<{len(data) // 4}f", data))
-        outputs[entry["name"]] = (entry["shape"], numbers)
-    return outputs
+    """The outputs of a run, by name: shape and floats."""
+    return {name: (entry["shape"], floats(data, entry["dtype"])) for name, (entry, data) in read_bytes(path).items()}
 
 
 def assemble(parts, shape, whole):
@@ -76,21 +61,15 @@ def assemble(parts, shape, whole):
 program = generate(ranks)
 reference = folder / "ranks.ref"
 call(fp8_opt, program, "--compile", "--emit=reference", "-o", reference)
-text = program.read_text()
 plans = 0
 
 
 def run(options, *more):
     global plans
-    artifact, output = folder / "a.fp8", folder / "out.json"
+    artifact = folder / "a.fp8"
     call(fp8_opt, program, f"--compile={options},gathers={gathers}", "--emit=artifact", "-o", artifact)
-    call(*launch, artifact, f"--check={reference}", f"--json={output}", *more)
-    result = json.loads(output.read_text())
-    assert len(result["ranks"]) == ranks and result["max_rel_error"] == 0, result
-    for entry in result["ranks"]:
-        assert entry["planned_peak_bytes"] == entry["measured_peak_bytes"], (options, entry)
     plans += 1
-    return result
+    return run_checked(*launch, artifact, f"--check={reference}", *more, json_file=folder / "out.json", ranks=ranks)
 
 
 peaks = {}
