@@ -3,19 +3,25 @@
 #
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
-# usage: check-wheel.sh WHEEL PYTHON...
+# usage: check-wheel.sh [--torch] WHEEL PYTHON...
 #
 # For each Python: a fresh virtual environment with the wheel in it, docs/python.md run in an empty folder, and each tool
-# once. As root all of it happens where no LLVM is: its folder and its libraries are hidden from the processes.
+# once. As root all of it happens where no LLVM is: its folder and its libraries are hidden from the processes. With --torch
+# the last Python gets the wheel with its extra `torch` too, and runs docs/tutorial.md.
 #
 # ===----------------------------------------------------------------------=== #
 set -euo pipefail
+torch=
+if [[ ${1:-} == --torch ]]; then
+  torch=yes
+  shift
+fi
 wheel=$(realpath "$1")
 shift
 source=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-cp "$source/docs/python.md" "$source/utils/python_page.py" "$source/examples/llama3_ffn_small.mlir" "$work"
+cp "$source/docs/python.md" "$source/docs/tutorial.md" "$source/utils/python_page.py" "$source/examples/llama3_ffn_small.mlir" "$work"
 
 # Becomes its arguments in a mount namespace without LLVM, MLIR, the CUDA toolkit and this source tree.
 cat >"$work/hide.sh" <<'TEXT'
@@ -53,3 +59,7 @@ for python in "$@"; do
   "${run[@]}" "$env/bin/fp8-pack" "$work/items.csv" --capacity=256 -o "$work/packed.csv"
   "${run[@]}" "$env/bin/fp8opt" --help >/dev/null
 done
+if [[ $torch ]]; then
+  "$env/bin/python" -m pip install -q --disable-pip-version-check "fp8opt[torch] @ file://$wheel"
+  "${run[@]}" "$env/bin/python" "$work/python_page.py" "$work/tutorial.md"
+fi

@@ -29,7 +29,7 @@ NAMES = sorted(path.stem for path in FOLDER.glob("*.json"))
 SAVED = {"custom": 4096, "dropout": 10240, "mlp": 16384, "view_of_view": 4096}
 # What has no op in the dialect.
 OPAQUE = {"mlp": {}, "view_of_view": {}, "custom": {"fp8opt_test.twist.default": 1, "prims.rev.default": 1},
-          "float8_checkpointed": {"aten._scaled_mm.default": 12}}
+          "float8_checkpointed": {}}
 
 
 def raw(name):

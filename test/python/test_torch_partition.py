@@ -75,7 +75,7 @@ def compare(found, expected, bound):
             assert error(one, other) <= bound
 
 
-def _runs(name):
+def runs(name):
     """Skips a model whose operations this torch does not run on a CPU."""
     if name == "float8" and tuple(map(int, torch.__version__.split(".")[:2])) < (2, 12):
         pytest.skip("torch before 2.12 has no rowwise _scaled_mm on a CPU")
@@ -84,7 +84,7 @@ def _runs(name):
 @pytest.mark.parametrize("tight", [False, True], ids=["fastest", "smallest"])
 @pytest.mark.parametrize("name", list(MODELS))
 def test_gradients(name, tight, tools):
-    _runs(name)
+    runs(name)
     module, inputs, keywords = make(name)
     expected = step(module, module, inputs, keywords)
     compiler = str(tools / "fp8-opt")

@@ -158,8 +158,8 @@ def _float8(stack):
     return convert_to_float8_training(stack.to(BF16), config=Float8LinearConfig.from_recipe_name("rowwise"))
 
 
-def float8():
-    return _float8(Stack(2, 64, 128)), (_input(32, 64),), {}
+def float8(layers=2):
+    return _float8(Stack(layers, 64, 128)), (_input(32, 64),), {}
 
 
 def save_list(with_abs=True):

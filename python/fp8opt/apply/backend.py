@@ -11,9 +11,10 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import warnings
-from typing import Any, Dict, List, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, List, Optional, Sequence, Set, Tuple, Union
 
 import torch
 
@@ -23,12 +24,17 @@ from ..errors import CompileError
 from ..graphs.graph import ELEMENT_BYTES, GraphError, Tensor
 from ..graphs.trace import default_decompositions, from_function
 from ..importer import Place, Program, import_function
-from ..importer.program import ARITHMETIC
+from ..importer.program import ARITHMETIC, live_nodes
+from ..importer.scaled import find_scaling
 from ..importer.views import physical_order
+from .division import peak_of_blocks
+from .lives import CompiledGraph, results_of
 from .partition import Budget, PlanPartitioner
 
 __all__ = ["Backend", "fp8opt"]
 
+# Where a graph's `meta` says what it is a part of.
+_PART = "fp8opt_part"
 _RUNNABLE = {*ARITHMETIC, "float8_e4m3fn", "float8_e5m2"}
 
 
@@ -52,14 +58,28 @@ class Arenas:
 class Stretch(torch.nn.Module):
     """A part of a graph, compiled: called with the part's inputs, gives its outputs."""
 
-    def __init__(self, program: Program, artifact: Artifact, single: bool, arenas: Arenas):
+    def __init__(self, program: Program, artifact: Artifact, single: bool, arenas: Arenas, device: torch.device):
         super().__init__()
+        self.device = device
         self.program, self.artifact, self.single, self.arenas = program, artifact, single, arenas
         self.function = next(iter(artifact.functions.values()))
         self.inputs = [(item.name, item.tensor) for item in program.graph.inputs]
         self.shapes = {argument.name: argument.shape for argument in self.function.arguments}
         self.results = [(result.name, result.shape, getattr(torch, _TORCH_TYPES[result.dtype.name]))
                         for result in self.function.results]
+
+    @property
+    def arena_bytes(self) -> int:
+        """What it asks of the arena: its own size, and room to begin at a multiple of 256."""
+        return self.function.arena_bytes + 256
+
+    @property
+    def places(self) -> List[Tuple[str, Optional[int], int]]:
+        """Of each output the name of the result that it lies in, or the place of the input, and the result's bytes."""
+        sizes = {name: math.prod(shape) * dtype.itemsize for name, shape, dtype in self.results}
+        inputs = {item.target or item.name: index for index, item in enumerate(self.program.graph.inputs)}
+        return [(place.name, inputs[place.name] if place.is_argument else None, sizes.get(place.name, 0))
+                for place in self.program.outputs]
 
     def forward(self, *inputs: torch.Tensor) -> Any:
         given: Dict[str, torch.Tensor] = {}
@@ -96,7 +116,7 @@ class Backend:
     `budget` limits the peak of each graph's step, as planned. Stretches of a graph run with kernels of fp8-opt on the
     device that their inputs lie on (a CPU, or the GPU of `target`); what has no op in the dialect is run by PyTorch.
     All stretches share one arena a device (`arenas`). `stretches` lists what was compiled, `left` the operations that PyTorch
-    runs, with their numbers."""
+    runs, with their numbers, `graphs` the joint graphs."""
 
     def __init__(self, budget: Budget = None, target: str = "h200", compiler: Optional[str] = None):
         self.partitioner = PlanPartitioner(budget, target, compiler)
@@ -104,56 +124,89 @@ class Backend:
         self.stretches: List[Stretch] = []
         self.arenas = Arenas()
         self.left: Dict[str, int] = {}
+        self.graphs: List[CompiledGraph] = []
 
     def __call__(self, module: torch.fx.GraphModule, inputs: Any, **_options: Any) -> Any:
         from torch._dynamo.backends.common import aot_autograd
 
-        return aot_autograd(fw_compiler=self._compile, bw_compiler=self._compile, partition_fn=self.partitioner,
+        return aot_autograd(fw_compiler=self._compile, bw_compiler=self._compile, partition_fn=self._partition,
                             decompositions=_decompositions())(module, inputs)
 
-    def _compile(self, module: torch.fx.GraphModule, _inputs: Any) -> Any:
-        from functorch.compile import make_boxed_func
+    def expected_peak_bytes(self, blocks: int = 1) -> int:
+        """The peak of a step over what was there before it, the arena included: of all compiled graphs, each run once, or
+        `blocks` times one after the other where one graph stands for equal blocks. Parameters, inputs and the gradients of
+        the results are given, the results stay, and so do the gradients of parameters. Temporaries within an operation that
+        PyTorch runs are not known, and not in it."""
+        arenas: Dict[torch.device, int] = {}
+        for stretch in self.stretches:
+            arenas[stretch.device] = max(arenas.get(stretch.device, 0), stretch.arena_bytes)
+        return sum(arenas.values()) + peak_of_blocks([graph.cost() for graph in self.graphs] * blocks)
 
-        return make_boxed_func(self.lower(module).forward)
+    def _partition(self, joint: torch.fx.GraphModule, joint_inputs: Any, **options: Any) -> Any:
+        forward, backward = self.partitioner(joint, joint_inputs, **options)
+        count = options["num_fwd_outputs"]
+        given = [node.name for node in forward.graph.nodes if node.op == "placeholder"]
+        saved = {place: given.index(node.name) for place, node in enumerate(results_of(forward)[count:])
+                 if isinstance(node, torch.fx.Node) and node.op == "placeholder"}
+        forward.meta[_PART], backward.meta[_PART] = ((len(self.graphs), part) for part in ("forward", "backward"))
+        self.graphs.append(CompiledGraph(count, frozenset(options.get("static_lifetime_input_indices") or ()), saved))
+        return forward, backward
+
+    def _compile(self, module: torch.fx.GraphModule, _inputs: Any) -> Any:
+        lowered = self.lower(module)
+        if _PART in module.meta:
+            index, part = module.meta[_PART]
+            setattr(self.graphs[index], part, lowered)
+        # What is given is let go after its last use.
+        lowered.graph.set_codegen(torch.fx.graph._BoxedCodeGen())
+        lowered.recompile()
+
+        def run(arguments: List[Any]) -> Any:
+            return lowered.forward(arguments)
+
+        run._boxed_call = True  # type: ignore[attr-defined]
+        return run
 
     def lower(self, module: torch.fx.GraphModule) -> torch.fx.GraphModule:
         """The graph with its stretches replaced by compiled ones."""
         from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
         from torch.fx.passes.operator_support import create_op_support
 
+        _split_reciprocals(module)
         supported = _supported(module)
+        while True:
+            support = create_op_support(lambda _modules, node: node.name in supported)
+            lowered = copy.deepcopy(module)
+            cutter = CapabilityBasedPartitioner(lowered, support, allows_single_node_partition=True)
+            parts = [part for part in cutter.propose_partitions() if any(_computes(node) for node in part.nodes)]
+            lowered = cutter.fuse_partitions(parts)
+            found = {node.target: _import(lowered.get_submodule(node.target)) for node in lowered.graph.nodes
+                     if node.op == "call_module"}
+            # Operations whose chain a stretch has a piece of only.
+            cut = {name for program in found.values() if isinstance(program, Program) for name in program.unsupported}
+            if not cut & supported:
+                break
+            supported -= cut
         for node in module.graph.nodes:
             if node.op == "call_function" and node.name not in supported:
                 self.left[str(node.target)] = self.left.get(str(node.target), 0) + 1
-        support = create_op_support(lambda _modules, node: node.name in supported)
-        cutter = CapabilityBasedPartitioner(module, support, allows_single_node_partition=True)
-        parts = [part for part in cutter.propose_partitions() if any(_computes(node) for node in part.nodes)]
-        module = cutter.fuse_partitions(parts)
-        for node in list(module.graph.nodes):
-            if node.op == "call_module":
-                self._replace(module, node.target)
-        module.recompile()
-        return module
+        for name, program in found.items():
+            self._replace(lowered, name, program)
+        lowered.recompile()
+        return lowered
 
-    def _replace(self, module: torch.fx.GraphModule, name: str) -> None:
+    def _replace(self, module: torch.fx.GraphModule, name: str, program: Union[Program, GraphError]) -> None:
         part = module.get_submodule(name)
-        output = next(node for node in reversed(part.graph.nodes) if node.op == "output")
-        single = isinstance(output.args[0], torch.fx.Node)
-        if single:
-            output.args = ((output.args[0],),)
+        devices = [node.meta["val"].device for node in part.graph.nodes if node.op == "placeholder"]
         try:
-            program = import_function(from_function(part, name))
-            if program.unsupported:
-                raise GraphError(f"it has {', '.join(program.unsupported)}, which the dialect has no op for")
-            devices = {node.meta["val"].device.type for node in part.graph.nodes if node.op == "placeholder"}
-            artifact = compile(program.text, target="cpu" if devices == {"cpu"} else self.target)
+            if isinstance(program, GraphError):
+                raise program
+            artifact = compile(program.text, target=self.target if any(item.type != "cpu" for item in devices) else "cpu")
         except (GraphError, CompileError, ValueError) as error:
             warnings.warn(f"PyTorch runs a stretch that fp8-opt did not compile: {error}", stacklevel=2)
-            if single:
-                output.args = (output.args[0][0],)
-            part.recompile()
             return
-        stretch = Stretch(program, artifact, single, self.arenas)
+        single = isinstance(results_of(part), torch.fx.Node)
+        stretch = Stretch(program, artifact, single, self.arenas, devices[0])
         self.stretches.append(stretch)
         setattr(module, name, stretch)
 
@@ -163,27 +216,63 @@ def _decompositions() -> dict:
     return {op: function for op, function in default_decompositions().items() if "native_dropout.default" not in str(op)}
 
 
+def _split_reciprocals(module: torch.fx.GraphModule) -> None:
+    """Gives each reader of the reciprocals of a scale its own, so that they are in its stretch and the scale is what goes from one
+    stretch to another: a product of the dialect has the scales themselves."""
+    inverse: Set[torch.fx.Node] = set()
+    for node in module.graph.nodes:
+        if node.op == "call_function" and getattr(node.meta.get("val"), "dtype", None) == torch.float32:
+            source = node.args[0] if node.args and isinstance(node.args[0], torch.fx.Node) else None
+            if str(node.target) == "aten.reciprocal.default" or source in inverse and (
+                    not _computes(node) or str(node.target) == "aten.mul.Tensor" and node.args[1] == 1.0):
+                inverse.add(node)
+    for node in reversed(list(module.graph.nodes)):
+        if node in inverse:
+            for user in list(node.users)[1:]:
+                with module.graph.inserting_before(user):
+                    own = module.graph.node_copy(node)
+                user.replace_input_with(node, own)
+    module.recompile()
+
+
+def _import(part: torch.fx.GraphModule) -> Union[Program, GraphError]:
+    """The program of a stretch, or why there is none."""
+    output = next(node for node in reversed(part.graph.nodes) if node.op == "output")
+    results = output.args
+    try:
+        if isinstance(results[0], torch.fx.Node):
+            output.args = (results,)
+        return import_function(from_function(part))
+    except GraphError as error:
+        return error
+    finally:
+        output.args = results
+
+
 def _computes(node: torch.fx.Node) -> bool:
     """Whether an operation makes bytes: no view."""
     schema = getattr(node.target, "_schema", None)
     return schema is not None and all(result.alias_info is None for result in schema.returns)
 
 
-def _supported(module: torch.fx.GraphModule) -> set:
-    """Names of the nodes that the dialect has ops for, on types that run."""
+def _supported(module: torch.fx.GraphModule) -> Set[str]:
+    """Names of the nodes that the dialect has ops for, on types that run, and of those that such an op stands for."""
     graph = from_function(module)
     try:
         unsupported = set(import_function(graph).unsupported)
     except GraphError:
         return set()
     tensors = graph.tensors()
+    recognised = find_scaling(graph)
     names = set()
-    for node in graph.nodes:
+    for node in recognised.nodes:
         values = node.reads() + [name for name, _ in node.outputs]
         runs = all(name in tensors and tensors[name] is not None and tensors[name].dtype in _RUNNABLE for name in values)
         if runs and node.name not in unsupported and not node.random and not node.effect:
             names.add(node.name)
-    return names
+    # Within a chain of operations that is one op types do not count: nothing else reads what lies there.
+    inside = {node.name for node in live_nodes(graph)} - {node.name for node in live_nodes(recognised)}
+    return names | inside
 
 
 def fp8opt(module: torch.fx.GraphModule, inputs: Any, **options: Any) -> Any:

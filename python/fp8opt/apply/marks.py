@@ -33,10 +33,9 @@ def partition_by(plan: GraphPlan, joint: torch.fx.GraphModule, joint_inputs: Any
             continue
         node.meta.pop("recompute", None)
         node.meta.pop("ac_graph_id", None)
-        if isinstance(node.meta.get("val"), (tuple, list)):
-            if node.name in forward or any(user.name in forward for user in node.users):
-                node.meta["recompute"] = CheckpointPolicy.MUST_RECOMPUTE
-        elif node.name in forward:
+        # Of an operation with several results these are marked, and not the operation: torch would save the state of the random
+        # generator for an attention that may draw numbers, whether it is computed again or not.
+        if node.name in forward and not isinstance(node.meta.get("val"), (tuple, list)):
             saved = node.name in kept or node.name in once
             node.meta["recompute"] = CheckpointPolicy.MUST_SAVE if saved else CheckpointPolicy.MUST_RECOMPUTE
     fw, bw = default_partition(joint, joint_inputs, num_fwd_outputs=num_fwd_outputs, **options)

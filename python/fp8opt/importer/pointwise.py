@@ -242,10 +242,6 @@ def copy(state: Importer, node: Node) -> bool:
     # Read in the source's own order in memory, and written in the result's.
     value = state.strided(source.name, shape, [before.stride[axis] for axis in order], before.offset)
     state.define(name, state.f.transpose(value, range(len(shape)), name), order)
-    if home.scale is not None:
-        factor, axis = home.scale
-        # A matrix whose order in memory changes has its dimensions exchanged.
-        state.homes[name].scale = (factor, None if axis is None else 1 - axis)
     return True
 
 

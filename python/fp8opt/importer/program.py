@@ -40,8 +40,6 @@ class Home:
     dtype: str
     elements: int
     constant: Optional[float] = None
-    # Of an FP8 matrix that was cast: the multiplier, and the dimension of `value` that it has one entry for each of.
-    scale: Optional[Tuple[str, Optional[int]]] = None
 
 
 @dataclass
@@ -236,7 +234,7 @@ def import_graph(graph: Graph, name: str = "step") -> Program:
     """The program of a captured graph.
 
     Raises `GraphError` where the graph has no backward pass, or a tensor without elements."""
-    from .scaled import find_scaling
+    from .scaled import find_scaling, groups_of_inputs
     from .table import EMITTERS
 
     if not any(item.region == "backward" and item.value for item in graph.outputs):
@@ -244,8 +242,9 @@ def import_graph(graph: Graph, name: str = "step") -> Program:
                          "input require a gradient?")
     captured, graph = graph, find_scaling(graph)
     state = Importer(graph, name)
-    live = _live_nodes(graph)
+    live = live_nodes(graph)
     read_in = _read_inputs(graph, live)
+    groups = groups_of_inputs(graph)
     regathered = []
     for item in graph.inputs:
         if item.tensor is None or item.name not in read_in:
@@ -253,7 +252,7 @@ def import_graph(graph: Graph, name: str = "step") -> Program:
         if item.tensor.elements == 0:
             raise GraphError(f"expected tensors with elements, but input '{item.name}' has shape {item.tensor.shape}")
         regathered += [item] if item.regathered else []
-        _argument(state, item)
+        _argument(state, item, groups.get(item.name))
     step = state.f.step()
     kept_outputs: List[List[int]] = []
     with step.forward():
@@ -275,16 +274,17 @@ def import_function(graph: Graph, name: str = "stretch") -> Program:
     `r0`, `r1` and so on.
 
     Raises `GraphError` where a tensor has no elements, or no output is computed."""
-    from .scaled import find_scaling
+    from .scaled import find_scaling, groups_of_inputs
     from .table import EMITTERS
 
     captured, graph = graph, find_scaling(graph)
     state = Importer(graph, name)
-    live = _live_nodes(graph)
+    live = live_nodes(graph)
     read_in = _read_inputs(graph, live)
+    groups = groups_of_inputs(graph)
     for item in graph.inputs:
         if item.tensor is not None and item.name in read_in:
-            _argument(state, item)
+            _argument(state, item, groups.get(item.name))
     step = state.f.step()
     arguments = {id(argument): argument for argument in state.f.arguments}
     names: Dict[int, str] = {}
@@ -319,7 +319,7 @@ def import_function(graph: Graph, name: str = "stretch") -> Program:
                    outputs)
 
 
-def _live_nodes(graph: Graph) -> List[Node]:
+def live_nodes(graph: Graph) -> List[Node]:
     """The nodes that an output, or an effect, needs."""
     needed = {item.value for item in graph.outputs if item.value}
     result = []
@@ -335,7 +335,8 @@ def _read_inputs(graph: Graph, live: Sequence[Node]) -> set:
     return names | {item.value for item in graph.outputs if item.value}
 
 
-def _argument(state: Importer, item) -> None:
+def _argument(state: Importer, item, group: Optional[Tuple[int, int]] = None) -> None:
+    """An argument for an input; `group` is what an FP8 matrix was scaled by."""
     tensor, marks = item.tensor, []
     if item.kind in ("parameter", "buffer"):
         marks.append("fp8.parameter")
@@ -345,7 +346,7 @@ def _argument(state: Importer, item) -> None:
     element = ELEMENTS[tensor.dtype]
     elements = tensor.storage_bytes // ELEMENT_BYTES[tensor.dtype]
     if order is not None and tensor.offset == 0 and elements == tensor.elements:
-        type = TensorType(element, tuple(tensor.shape[axis] for axis in order))
+        type = TensorType(element, tuple(tensor.shape[axis] for axis in order), group)
     else:  # a part of a storage: the whole of it is given
         type = TensorType(element, (max(elements, 1),))
     name = item.target or item.name

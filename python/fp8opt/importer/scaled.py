@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
@@ -29,6 +30,8 @@ class _Chains:
     def __init__(self, graph: Graph):
         self.tensors = graph.tensors()
         self.producers = graph.producers()
+        self.readers = Counter(name for node in graph.nodes for name in set(node.reads()))
+        self.readers.update(item.value for item in graph.outputs if item.value)
 
     def made_by(self, name: Any, *ops: str) -> Optional[Node]:
         """The node that made a value, where it is one of `ops` with a tensor as its first argument."""
@@ -59,10 +62,10 @@ def find_scaling(graph: Graph) -> Graph:
     """The graph with one operation for each FP8 scale, cast and product that was recognised. What they replace is dead
     unless something else reads it."""
     chains = _Chains(graph)
-    casts: Dict[str, str] = {}
     nodes: List[Node] = []
     for node in graph.nodes:
-        found = _amax(chains, node) or _scale(chains, node) or _cast(chains, node, casts) or _matmul(chains, node, casts)
+        found = (_amax(chains, node) or _scale(chains, node) or _cast(chains, node) or _matmul(chains, node)
+                 or _rescaled_matmul(chains, node))
         nodes.append(found or node)
     return replace(graph, nodes=nodes)
 
@@ -122,7 +125,7 @@ def _clamped(chains: _Chains, ref: Ref, largest: float) -> Optional[Ref]:
     return lower.args[0]
 
 
-def _cast(chains: _Chains, node: Node, casts: Dict[str, str]) -> Optional[Node]:
+def _cast(chains: _Chains, node: Node) -> Optional[Node]:
     """`fp8(clamp(f32(x) * scale))` of a matrix, with one scale, or one a row or column."""
     if node.op not in _CONVERTS or not isinstance(node.args[0], Ref):
         return None
@@ -142,7 +145,6 @@ def _cast(chains: _Chains, node: Node, casts: Dict[str, str]) -> Optional[Node]:
     source = chains.narrow(source)
     if chains.tensors[source.name].dtype not in ARITHMETIC:
         return None
-    casts[name] = scale.name
     return _replaced(node, CAST, [source, scale])
 
 
@@ -154,36 +156,102 @@ def group_of(tensor: Tensor, scale: Tensor) -> Optional[Tuple[int, int]]:
     return None if min(sizes) > 1 else tuple(0 if size == 1 else 1 for size in sizes)
 
 
-def _matmul(chains: _Chains, node: Node, casts: Dict[str, str]) -> Optional[Node]:
-    """`_scaled_mm` of two recognised casts, whose scales are given as their reciprocals."""
+def _scaled_mm(node: Node) -> Optional[Dict[str, Any]]:
+    """The operands of a scaled product by their names; None for any other operation, and where a bias is added or the result
+    is scaled."""
     if node.op != "aten._scaled_mm.default":
         return None
     keys = ("self", "mat2", "scale_a", "scale_b", "bias", "scale_result", "out_dtype", "use_fast_accum")
-    given = dict(zip(keys, node.args))
-    given.update(node.kwargs)
-    if given.get("bias") is not None or given.get("scale_result") is not None:
+    given = {**dict(zip(keys, node.args)), **node.kwargs}
+    return None if given.get("bias") is not None or given.get("scale_result") is not None else given
+
+
+def _inverted(chains: _Chains, ref: Ref) -> Optional[Ref]:
+    """The f32 tensor that `ref` holds the reciprocals of."""
+    name = chains.through_views(ref)
+    factor = chains.made_by(name, "aten.mul.Tensor", "aten.mul.Scalar")
+    if factor is not None and factor.args[1] in (1, 1.0):  # 1.0 / scale
+        name = factor.args[0].name
+    reciprocal = chains.made_by(name, "aten.reciprocal.default")
+    scale = reciprocal and chains.through_views(reciprocal.args[0])
+    return Ref(scale) if scale and chains.tensors[scale].dtype == "float32" else None
+
+
+def _product(chains: _Chains, node: Node, given: Dict[str, Any], scales: Sequence[Optional[Ref]]) -> Optional[Node]:
+    """The product of FP8 matrices with one scale, or one a row of the first and one a column of the second."""
+    for dimension, (side, scale) in enumerate(zip(("self", "mat2"), scales)):
+        operand = chains.tensors[given[side].name]
+        if scale is None or operand.dtype not in LARGEST or len(operand.shape) != 2:
+            return None
+        if chains.tensors[scale.name].elements not in (1, operand.shape[dimension]):
+            return None
+    return _replaced(node, MATMUL, [given["self"], given["mat2"], *scales], fast=bool(given.get("use_fast_accum", False)))
+
+
+def _matmul(chains: _Chains, node: Node) -> Optional[Node]:
+    """`_scaled_mm` with the reciprocals of scales."""
+    given = _scaled_mm(node)
+    return given and _product(chains, node, given, [_inverted(chains, given[key]) for key in ("scale_a", "scale_b")])
+
+
+def _rescaled_matmul(chains: _Chains, node: Node) -> Optional[Node]:
+    """`bf16(_scaled_mm(a, b, 1, 1) * (reciprocals of rows * reciprocals of columns))`: torchao's products without fast
+    accumulation. That the product is rounded to bf16 in between is left out."""
+    if node.op not in _CONVERTS or chains.tensors[node.name].dtype != "bfloat16" or not isinstance(node.args[0], Ref):
         return None
-    for side, inverse in (("self", "scale_a"), ("mat2", "scale_b")):
-        scale = casts.get(_root_cast(chains, given[side]))
-        factor = chains.made_by(chains.through_views(given[inverse]), "aten.mul.Tensor", "aten.mul.Scalar")
-        one = factor is not None and factor.args[1] in (1, 1.0)  # 1.0 / scale
-        reciprocal = chains.made_by(factor.args[0] if one else chains.through_views(given[inverse]),
-                                    "aten.reciprocal.default")
-        if scale is None or reciprocal is None:
+    scaled = chains.made_by(node.args[0], "aten.mul.Tensor")
+    if scaled is None or chains.readers[scaled.name] != 1 or not isinstance(scaled.args[1], Ref):
+        return None
+    for ref, factor in (scaled.args, scaled.args[::-1]):
+        product = chains.producers.get(chains.narrow(ref).name)
+        given = product and _scaled_mm(product)
+        both = chains.made_by(factor, "aten.mul.Tensor")
+        if not given or both is None or not isinstance(both.args[1], Ref):
+            continue
+        if chains.readers[product.name] != 1 or not all(_is_one(chains, given[key]) for key in ("scale_a", "scale_b")):
             return None
-        if chains.through_views(reciprocal.args[0]) != chains.through_views(Ref(scale)):
+        rows, columns = chains.tensors[product.name].shape
+        shapes = [chains.tensors[item.name].shape for item in both.args]
+        if shapes != [(rows, 1), (1, columns)]:
             return None
-    return _replaced(node, MATMUL, [given["self"], given["mat2"]], fast=bool(given.get("use_fast_accum", False)))
+        return _product(chains, node, given, [_inverted(chains, item) for item in both.args])
+    return None
 
 
-def _root_cast(chains: _Chains, ref: Ref) -> str:
-    """The cast whose bytes `ref` holds, perhaps in another order."""
+def _is_one(chains: _Chains, ref: Ref) -> bool:
+    node = chains.producers.get(chains.through_views(ref))
+    return node is not None and (node.op == "aten.ones.default" or node.op == "aten.full.default" and node.args[1] == 1)
+
+
+def groups_of_inputs(graph: Graph) -> Dict[str, Tuple[int, int]]:
+    """The groups, in the order of memory, that FP8 inputs of a recognised graph were scaled by, as its products read them."""
+    chains = _Chains(graph)
+    inputs = {item.name for item in graph.inputs}
+    found: Dict[str, Tuple[int, int]] = {}
+    for node in graph.nodes:
+        if node.op != MATMUL:
+            continue
+        for dimension, (ref, scale) in enumerate(zip(node.args[:2], node.args[2:])):
+            name, axis = _source(chains, ref, dimension)
+            if name in inputs and axis is not None:
+                whole = chains.tensors[scale.name].elements == 1
+                found[name] = (0, 0) if whole else (1 - axis, axis)
+    return found
+
+
+def _source(chains: _Chains, ref: Ref, dimension: int) -> Tuple[str, Optional[int]]:
+    """The value whose bytes `ref` has, perhaps in another order, and which of its dimensions in memory is `dimension` of
+    `ref`; None where it is no matrix."""
     while True:
         name = chains.through_views(ref)
-        node = chains.made_by(name, "aten.clone.default", "aten.contiguous.default")
-        if node is None:
-            return name
-        ref = node.args[0]
+        views, whole = chains.tensors[ref.name], chains.tensors[name]
+        if len(views.shape) != 2 or len(whole.shape) != 2:
+            return name, None
+        axis = 1 if views.stride[dimension] == 1 else 0
+        copied = chains.made_by(name, "aten.clone.default", "aten.contiguous.default")
+        if copied is None:
+            return name, axis
+        ref, dimension = copied.args[0], axis if whole.stride[1] == 1 else 1 - axis
 
 
 # Emitters.
@@ -231,7 +299,6 @@ def cast(state: Importer, node: Node) -> bool:
     axis = ordered.index(1) if 1 in ordered else None
     state.define(name, state.f.cast(x, _factor(state, factor.name, x.shape, axis), ELEMENTS[tensor.dtype], ordered,
                                     name=name), order)
-    state.homes[name].scale = (factor.name, axis)
     return True
 
 
@@ -247,12 +314,15 @@ def matmul(state: Importer, node: Node) -> bool:
     (name, tensor), = node.outputs
     order = state.order_of(name)
     sides = []
-    for ref in node.args:
-        home, operand = state.homes[ref.name], state.tensor(ref.name)
-        data, (factor, axis) = home.value, home.scale
-        s = _factor(state, factor, data.shape, axis)
+    for dimension, (ref, factor) in enumerate(zip(node.args[:2], node.args[2:])):
+        data, operand = state.homes[ref.name].value, state.tensor(ref.name)
         # The strides of the operand say whether its dimensions are those in memory, or exchanged.
-        if operand.shape != data.shape or operand.stride[-1] != 1:
+        exchanged = data is not None and data.type.rank == 2 and (operand.shape != data.shape or operand.stride[-1] != 1)
+        if data is None or data.shape != (operand.shape[::-1] if exchanged else operand.shape) or operand.offset:
+            return False
+        axis = None if state.tensor(factor.name).elements == 1 else 1 - dimension if exchanged else dimension
+        s = _factor(state, factor.name, data.shape, axis)
+        if exchanged:
             data, s = (state.f.permute(value, (1, 0), state.part("permute")) for value in (data, s))
         sides.append((data, s))
     if order == (1, 0):
