@@ -50,3 +50,12 @@ def random_graphs_100():
     from fp8opt.testing.random_graphs import random_graph
 
     return [random_graph(seed) for seed in range(100)]
+
+
+@pytest.fixture
+def one_rank():
+    """A process group of this process alone."""
+    distributed = pytest.importorskip("torch.distributed")
+    distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
+    yield distributed.device_mesh.init_device_mesh("cpu", (1,))
+    distributed.destroy_process_group()

@@ -145,15 +145,6 @@ def test_abs_under_torch_compile():
                for note in graph.kept[0].notes)
 
 
-@pytest.fixture
-def one_rank():
-    """A process group of this process alone."""
-    distributed = pytest.importorskip("torch.distributed")
-    distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
-    yield distributed.device_mesh.init_device_mesh("cpu", (1,))
-    distributed.destroy_process_group()
-
-
 def test_sharded_by_fsdp2(one_rank):
     """A module under fully_shard is seen as a rank computes it: as the same module without it, weights marked as gathered,
     in the type that they are gathered in; and it runs as before afterwards."""

@@ -189,6 +189,27 @@ def test_blocks_under_one_budget(tools):
         compile_blocks(module.layers, x, budget="1KiB", ways=fastest.ways, **options)
 
 
+def test_sharded_blocks(tools, one_rank):
+    """Blocks under `fully_shard`: the same ways, and the gathered weights beside them; the gradients are those without either."""
+    from torch.distributed.fsdp import fully_shard
+
+    module, x = Stack(3, 32, 128).bfloat16(), inputs_of()
+    expected = step(module, module, (x,), {})
+    options = {"target": "cpu", "compiler": str(tools / "fp8-opt")}
+    plain = compile_blocks(module.layers, x, **options)
+    for layer in module.layers:
+        layer._compiled_call_impl = None
+        fully_shard(layer, mesh=one_rank)
+    fully_shard(module, mesh=one_rank)
+    sharded = compile_blocks(module.layers, x, **options)
+    assert [way.choice for way in sharded.chosen] == [way.choice for way in plain.chosen]
+    weights = sum(parameter.numel() * 2 for parameter in module.layers[0].parameters())
+    assert sharded.expected_peak_bytes == plain.expected_peak_bytes + 2 * weights
+    results, gradients = step(module, module, (x,), {})
+    whole = [gradient.full_tensor() if hasattr(gradient, "full_tensor") else gradient for gradient in gradients]
+    compare((results, whole), expected, BOUND)
+
+
 def test_what_inductor_cannot_say(monkeypatch):
     """Where Inductor's scheduler fails ahead of its time, torch's min-cut partitions the graph."""
     from fp8opt.apply import variants

@@ -16,6 +16,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple, Union
 import torch
 
 from ..command import parse_bytes
+from ..graphs.sharded import gathered_bytes, shards_of
 from ..graphs.trace import capture_joint
 from .division import BlockCost, divide
 from .inductor import FUSION_LIMIT
@@ -66,35 +67,37 @@ def compile_blocks(blocks: Sequence[torch.nn.Module], *inputs: Any, kwargs: Opti
 
     `inputs` are tensors as a block gets them; nothing is computed here. The peak is over what was there before the step
     (parameters, the first block's inputs); gradients of parameters are in it, and `outside` is what else lies there when
-    blocks run: logits, embeddings, the loss. Without a budget, the fastest way is taken for all. At most three ways are used,
+    blocks run: logits, embeddings, the loss. Of blocks under `fully_shard` the weights that FSDP2 gathers are counted beside that,
+    and of each gradient the rank's shard. Without a budget, the fastest way is taken for all. At most three ways are used,
     since each is compiled once. `ways` are those of an earlier call for the same block.
 
     Raises `InputError` with the smallest peak where no way fits in the budget."""
     if ways is None:
         ways = _ways(blocks[0], inputs, kwargs, target, compiler)
-    limit = None if budget is None else parse_bytes(budget) - parse_bytes(outside)
+    beside = parse_bytes(outside) + gathered_bytes(*blocks)
+    limit, shards = None if budget is None else parse_bytes(budget) - beside, shards_of(blocks[0])
     while True:  # until all that are chosen are exact; an exact peak is no higher, so that this ends
         best = pareto(ways.variants)
-        division = divide([_cost(way) for way in best], len(blocks), limit)
+        division = divide([_cost(way, shards) for way in best], len(blocks), limit)
         chosen = [ways.exact(best[index]) for index in division.chosen]
         if all(best[index].backward.exact for index in division.chosen):
             break
     partitioners = {way.choice: Partitioner(choice=way.choice, target=target, compiler=compiler) for way in chosen}
     for block, way in zip(blocks, chosen):
         block.compile(options={"custom_partitioner_fn": partitioners[way.choice], "_pre_fusion_custom_pass": FUSION_LIMIT})
-    return CompiledBlocks(chosen, division.peak_bytes + parse_bytes(outside), division.seconds, ways)
+    return CompiledBlocks(chosen, division.peak_bytes + beside, division.seconds, ways)
 
 
-def _cost(way: Variant) -> BlockCost:
-    return BlockCost(way.kept, way.kept_inputs, way.forward.peak_bytes, way.backward.peak_bytes, way.gradients, way.results,
-                     way.seconds)
+def _cost(way: Variant, shards: int) -> BlockCost:
+    return BlockCost(way.kept, way.kept_inputs, way.forward.peak_bytes, way.backward.peak_bytes, way.gradients // shards,
+                     way.results, way.seconds)
 
 
 def _ways(block: torch.nn.Module, inputs: Tuple[Any, ...], kwargs: Optional[Dict[str, Any]], target: str,
           compiler: Optional[str]) -> Ways:
     from torch._inductor.compile_fx import _recursive_joint_graph_passes
 
-    graph, joint, forward_outputs = capture_joint(block, *inputs, kwargs=kwargs)
+    graph, joint, forward_outputs = capture_joint(block, *inputs, kwargs=kwargs, on_device=True)
     primals = [node for node in joint.graph.nodes if node.op == "placeholder" and "tangents" not in node.name]
     parameters = {item.name for item in graph.inputs if item.kind in ("parameter", "buffer")}
     static = [index for index, node in enumerate(primals) if node.name in parameters]

@@ -315,7 +315,7 @@ def _replaced_forward(module: torch.nn.Module, wrap: Callable):
 
 def capture_joint(module: Any, *args: Any, name: str = "", kwargs: Optional[Dict[str, Any]] = None,
                   decompositions: Optional[dict] = None,
-                  regathered: Iterable[str] = ()) -> Tuple[Graph, torch.fx.GraphModule, int]:
+                  regathered: Iterable[str] = (), on_device: bool = False) -> Tuple[Graph, torch.fx.GraphModule, int]:
     """The joint forward and backward graph of `module(*args, **kwargs)`: as plain data, as torch's own, and how many of
     its outputs are the forward pass's.
 
@@ -323,7 +323,8 @@ def capture_joint(module: Any, *args: Any, name: str = "", kwargs: Optional[Dict
     only shapes are used, nothing is computed. `decompositions` maps operators to functions that say them in others; by
     default Inductor's table. `regathered` lists names (or prefixes ending in a dot) of parameters that something
     outside the graph gathers for the pass and frees, as FSDP2 does; those of a module that `fully_shard` wrapped are
-    found by themselves, and such a module is captured as one rank computes it, with whole weights.
+    found by themselves, and such a module is captured as one rank computes it, with whole weights: on the meta device, or,
+    `on_device`, as if on its own.
 
     Raises `CaptureError` where the module cannot be traced."""
     from torch._functorch.aot_autograd import aot_export_joint_with_descriptors
@@ -333,7 +334,7 @@ def capture_joint(module: Any, *args: Any, name: str = "", kwargs: Optional[Dict
     if decompositions is None:
         decompositions = default_decompositions()
     with contextlib.ExitStack() as stack:
-        args, kwargs = stack.enter_context(unsharded(module, args, kwargs))
+        args, kwargs = stack.enter_context(unsharded(module, args, kwargs, on_device))
         modules = stack.enter_context(watch(module))
 
         def wrap(forward):

@@ -206,7 +206,7 @@ class Importer:
             operands.append(home.value)
         names = [name for name, tensor in node.outputs if name and tensor is not None]
         never = node.random or node.effect or node.op.startswith("_c10d_functional.")
-        made = self.emit_opaque(node.op, operands, [self.type_of(name) for name in names], names[0],
+        made = self.emit_opaque(node.op, operands, [self.type_of(name) for name in names], names[0] if names else node.op,
                                 flops=_flops(node, self), recompute="never" if never else None,
                                 stateful=node.effect)
         for name, value in zip(names, made):
