@@ -268,7 +268,8 @@ def _supported(module: torch.fx.GraphModule) -> Set[str]:
     for node in recognised.nodes:
         values = node.reads() + [name for name, _ in node.outputs]
         runs = all(name in tensors and tensors[name] is not None and tensors[name].dtype in _RUNNABLE for name in values)
-        if runs and node.name not in unsupported and not node.random and not node.effect:
+        once = node.random or node.effect or node.op.startswith("_c10d_functional.")
+        if runs and node.name not in unsupported and not once:
             names.add(node.name)
     # Within a chain of operations that is one op types do not count: nothing else reads what lies there.
     inside = {node.name for node in live_nodes(graph)} - {node.name for node in live_nodes(recognised)}

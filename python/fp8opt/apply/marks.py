@@ -19,6 +19,8 @@ from ..explanations.planning import GraphPlan
 
 __all__ = ["partition_by", "reorder"]
 
+_WAIT = torch.ops._c10d_functional.wait_tensor.default
+
 
 def partition_by(plan: GraphPlan, joint: torch.fx.GraphModule, joint_inputs: Any, *, num_fwd_outputs: int,
                  **options: Any) -> Tuple[torch.fx.GraphModule, torch.fx.GraphModule]:
@@ -37,6 +39,12 @@ def partition_by(plan: GraphPlan, joint: torch.fx.GraphModule, joint_inputs: Any
         # generator for an attention that may draw numbers, whether it is computed again or not.
         if node.name in forward and not isinstance(node.meta.get("val"), (tuple, list)):
             saved = node.name in kept or node.name in once
+            # Of a collective that is kept, what has been waited for.
+            waited = [user for user in node.users if user.target is _WAIT]
+            if node.target is _WAIT:
+                saved = node.args[0].name in kept
+            elif waited and str(node.target).startswith("_c10d_functional"):
+                saved = False
             node.meta["recompute"] = CheckpointPolicy.MUST_SAVE if saved else CheckpointPolicy.MUST_RECOMPUTE
     fw, bw = default_partition(joint, joint_inputs, num_fwd_outputs=num_fwd_outputs, **options)
     reorder(bw, [name for name, _ in plan.order])

@@ -74,9 +74,12 @@ class Importer:
     """The state of one import; the emitters of `EMITTERS` work on it."""
 
     def __init__(self, graph: Graph, name: str):
+        from .collectives import grid_of
+
         self.graph = graph
+        self.grid = grid_of(graph)
         # The places are those of the graph, not of who asks for the import.
-        self.module = Module(locations=False)
+        self.module = Module(locations=False, grid=self.grid or None)
         self.f = self.module.function(name)
         self.tensors = graph.tensors()
         self.producers = graph.producers()

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from typing import Dict
 
+from . import collectives, scaled, structured
 from . import pointwise as p
-from . import scaled, structured
 from .program import Emitter
 
 EMITTERS: Dict[str, Emitter] = {
@@ -83,4 +83,9 @@ EMITTERS: Dict[str, Emitter] = {
     "aten.select_backward.default": structured.padding,
     "aten.slice_scatter.default": structured.written_slice,
     "aten.view.dtype": structured.strided_view,
+    # Between ranks.
+    "_c10d_functional.all_gather_into_tensor.default": collectives.all_gather,
+    "_c10d_functional.reduce_scatter_tensor.default": collectives.reduce_scatter,
+    "_c10d_functional.all_reduce.default": collectives.all_reduce,
+    "_c10d_functional.all_to_all_single.default": collectives.all_to_all,
 }
