@@ -9,6 +9,8 @@
 
 #include "fp8/CAPI/fp8opt.h"
 
+#include "Memory.h"
+
 #include "fp8/Driver/Compile.h"
 #include "fp8/Input/Nesting.h"
 #include "fp8/Interfaces/ExternalModels.h"
@@ -200,10 +202,20 @@ const char *fp8opt_version(void) { return FP8_VERSION; }
 int fp8opt_compile(const char *text, size_t size, const fp8opt_request *request,
                    fp8opt_result **result) {
   auto made = std::make_unique<fp8opt_result>();
-  LogicalResult done =
-      !text      ? made->fail("expected a text, but got a null pointer")
-      : !request ? made->fail("expected a request, but got a null pointer")
-                 : made->run(StringRef(text, size), *request);
+  LogicalResult done = failure();
+  auto body = [&] {
+    done = !text      ? made->fail("expected a text, but got a null pointer")
+           : !request ? made->fail("expected a request, but got a null pointer")
+                      : made->run(StringRef(text, size), *request);
+  };
+  bool finished = runWithinMemory(
+      [](void *call) { (*static_cast<decltype(body) *>(call))(); }, &body);
+  if (!finished) {
+    // Whatever was written last may be half there.
+    (void)made.release();
+    made = std::make_unique<fp8opt_result>();
+    done = made->fail("the compiler ran out of memory");
+  }
   bool hasError = llvm::any_of(made->diagnostics, [](auto &diagnostic) {
     return diagnostic.severity == FP8OPT_ERROR;
   });

@@ -264,6 +264,32 @@ def test_threads_compile_side_by_side():
     assert None not in found and len(set(found)) == 1
 
 
+OUT_OF_MEMORY = """
+import fp8opt, resource
+from test_compile import small_step
+small = fp8opt.compile(small_step(), cache=False)
+pages = int(open("/proc/self/statm").read().split()[0])
+resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + (32 << 20), resource.RLIM_INFINITY))
+try:
+    fp8opt.compile(open({path!r}).read(), cache=False)
+except fp8opt.CompileError as error:
+    print(error.diagnostics[0].message)
+resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+print(bytes(fp8opt.compile(small_step(), cache=False)) == bytes(small))
+"""
+
+
+def test_out_of_memory_is_an_error(root, tmp_path):
+    """An exception, and the process goes on."""
+    path = tmp_path / "stack.mlir"
+    path.write_text(subprocess.run([sys.executable, root / "examples" / "gen.py", "--layers=32"], capture_output=True, text=True,
+                                   check=True).stdout)
+    folders = os.pathsep.join([os.path.dirname(__file__), os.path.dirname(os.path.dirname(fp8opt.__file__))])
+    done = subprocess.run([sys.executable, "-c", OUT_OF_MEMORY.format(path=str(path))], capture_output=True, text=True, timeout=120,
+                          env={**os.environ, "PYTHONPATH": folders})
+    assert done.stdout == "the compiler ran out of memory\nTrue\n", done.stderr
+
+
 def test_the_base_package_imports_nothing_optional():
     code = "import fp8opt, sys; print([m for m in ('torch', 'numpy', 'matplotlib', 'cupy') if m in sys.modules])"
     folder = os.path.dirname(os.path.dirname(fp8opt.__file__))

@@ -14,9 +14,10 @@
 |* the same time; a result may be read by several threads.
 |*
 |* Errors: a program that cannot be compiled is a result with diagnostics, as
-|* is text that is no program. No exception leaves a function. Messages are one
-|* line without a final period; they and file names are UTF-8 where the input
-|* is.
+|* is text that is no program, and a call in which memory runs out: what it had
+|* allocated is lost, and the next call works. No exception leaves a function.
+|* Messages are one line without a final period; they and file names are UTF-8
+|* where the input is.
 |*
 \*===----------------------------------------------------------------------===*/
 
