@@ -13,10 +13,11 @@ Full size it is for planning: attention and routing are opaque operations with t
 every op is one that runs, of the same linears, gathers and exchanges."""
 
 import argparse
+import contextlib
 import os
 import sys
 from dataclasses import dataclass, replace
-from typing import List, Tuple
+from typing import Callable, List, Tuple
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "python"))
 
@@ -31,7 +32,7 @@ EPS = 2.0**-20
 
 @dataclass(frozen=True)
 class Sizes:
-    """Of a layer. `experts` are those of one rank; a token goes to `top_k` experts, and each has room for `capacity` times as
+    """Of a layer. `parts`: how many ranks' parts one rank has. `experts` are those of one rank; a token goes to `top_k` experts, and each has room for `capacity` times as
     many tokens as it gets if all get as many as each other. `opaque`: attention and routing are known by sizes and cost
     only."""
 
@@ -50,6 +51,7 @@ class Sizes:
     top_k: int
     opaque: bool
     capacity: float = 1.0
+    parts: int = 1
 
 
 # config.json of deepseek-ai/DeepSeek-V3; 256 experts over 32 ranks.
@@ -57,11 +59,13 @@ FULL = Sizes(tokens=65536, hidden=7168, heads=128, q_lora=1536, kv_lora=512, qk_
              expert_ffn=2048, shared_ffn=2048, experts=8, top_k=8, opaque=True)
 
 
-def small_sizes(ranks: int) -> Sizes:
-    """One head and two experts a rank, 128 tokens, blocks of 128 whole. Attention is without mask and position, and the
-    place of a token chooses its expert, so that every op runs."""
+def small_sizes(ranks: int, parts: int) -> Sizes:
+    """Of `ranks` parts, all of them or one of each rank's. One head and two experts a part, 128 tokens, blocks of 128 whole.
+    Attention is without mask and position, and the place of a token chooses its expert, so that every op runs. On one rank
+    the parts share two experts: what the ranks' parts have is the same in test runs."""
     return Sizes(tokens=128 * ranks, hidden=128, heads=ranks, q_lora=128, kv_lora=128, qk_nope=64, qk_rope=64, v_head=128,
-                 ffn=128 * ranks, expert_ffn=128, shared_ffn=128 * ranks, experts=2, top_k=1, opaque=False)
+                 ffn=128 * ranks, expert_ffn=128, shared_ffn=128 * ranks, experts=2, top_k=1, opaque=False,
+                 parts=parts)
 
 
 class Layer:
@@ -69,12 +73,16 @@ class Layer:
 
     def __init__(self, sizes: Sizes, ranks: int, recipe: str):
         self.sizes, self.ranks, self.recipe = sizes, ranks, recipe
-        self.module = Module(grid={"tp": ranks}, locations=False)
+        self.module = Module(grid={"tp": ranks} if ranks > 1 else None, locations=False)
         self.f = self.module.function("layer")
         self.rows = sizes.tokens // ranks
-        self.x = self.f.argument("x", tensor("bf16", self.rows, sizes.hidden), shard=["tp", ""])
+        self.x = self.f.argument("x", tensor("bf16", self.rows, sizes.hidden), shard=self.shard(0))
 
     # Parameters and linears.
+
+    def shard(self, split: int) -> "List[str] | None":
+        """The mark of what the ranks hold parts of along dimension `split`; nothing on one rank."""
+        return ["tp" if dim == split else "" for dim in range(2)] if split >= 0 and self.ranks > 1 else None
 
     def vector(self, name: str, size: int) -> Value:
         return self.f.argument(name, tensor("bf16", 1, size), "fp8.parameter")
@@ -82,8 +90,7 @@ class Layer:
     def weight(self, name: str, rows: int, columns: int, split: int = -1) -> Value:
         """A rank's part of a weight [rows, columns] that is split along dimension `split`; -1: each has all of it."""
         shape = [extent // self.ranks if dim == split else extent for dim, extent in enumerate((rows, columns))]
-        shard = ["tp" if dim == split else "" for dim in range(2)] if split >= 0 else None
-        return self.f.argument(name, tensor("bf16", *shape), "fp8.parameter", shard=shard)
+        return self.f.argument(name, tensor("bf16", *shape), "fp8.parameter", shard=self.shard(split))
 
     def plain(self, x: Value, w: Value, name: str) -> Value:
         if self.recipe == "bf16":
@@ -91,16 +98,26 @@ class Layer:
         return self.f.linear(x, w, self.recipe, name=name)
 
     def gather(self, x: Value, name: str) -> Value:
-        return self.f.all_gather(x, "tp", self.ranks, name=name)
+        return x if self.ranks == 1 else self.f.all_gather(x, "tp", self.ranks, name=name)
 
     def column(self, x: Value, w: Value, name: str) -> Value:
         return self.plain(self.gather(x, f"{x.name}_all"), w, name)
 
     def row(self, x: Value, w: Value, name: str) -> Value:
+        if self.ranks == 1:
+            return self.plain(x, w, name)
         return self.f.reduce_scatter(self.plain(x, w, f"{name}.part"), "tp", self.ranks, name=name)
 
     def columns(self, x: Value, start: int, count: int, name: str) -> Value:
         return self.f.slice(x, [0, start], [x.shape[0], count], name=name)
+
+    def parts(self, x: Value, parts: int, name: str, make: Callable[[Value, str], Value]) -> Value:
+        """What `make` makes of each of the equal parts that the columns of `x` have, one behind the other."""
+        if parts == 1:
+            return make(x, name)
+        width = x.shape[1] // parts
+        made = [make(self.columns(x, index * width, width, f"{name}.in{index}"), f"{name}.{index}") for index in range(parts)]
+        return concatenate(made, 1, name=name)
 
     def swiglu(self, x: Value, name: str, weights: "Value | None" = None) -> Value:
         """silu(left half) * right half; times the weight of each token, f32 [tokens, 1], where given."""
@@ -134,7 +151,7 @@ class Layer:
         kv_latent = rms_norm(self.columns(kv_down, 0, s.kv_lora, "kv_down.latent"), self.kv_norm, EPS, "kv_norm")
         k_rope = self.gather(self.columns(kv_down, s.kv_lora, s.qk_rope, "kv_down.rope"), "k_rope_all")
         q, kv = self.column(q_latent, self.w_q_up, "q"), self.column(kv_latent, self.w_kv_up, "kv")
-        o = self.opaque_attention(q, kv, k_rope) if s.opaque else self.small_attention(q, kv, k_rope)
+        o = self.opaque_attention(q, kv, k_rope) if s.opaque else self.small_attention(q, kv, k_rope, s.parts)
         return self.f.elementwise("arith.addf", self.x, self.row(o, self.w_o, "o_proj"), name="middle")
 
     def opaque_attention(self, q: Value, kv: Value, k_rope: Value) -> Value:
@@ -152,27 +169,38 @@ class Layer:
                                               "scratch_bytes": 4 * s.tokens * heads * (head + 1)}, name="o")
         return o
 
-    def small_attention(self, q: Value, kv: Value, k_rope: Value) -> Value:
+    def small_attention(self, q: Value, kv: Value, k_rope: Value, heads: int) -> Value:
+        if heads == 1:
+            return self.small_head(q, kv, k_rope, "")
+        widths, results = (q.shape[1] // heads, kv.shape[1] // heads), []
+        for head in range(heads):
+            own = [self.columns(x, head * width, width, f"head{head}.{x.name}") for x, width in zip((q, kv), widths)]
+            results.append(self.small_head(*own, k_rope, f"head{head}."))
+        return concatenate(results, 1, name="o")
+
+    def small_head(self, q: Value, kv: Value, k_rope: Value, prefix: str) -> Value:
         s, f = self.sizes, self.f
-        k = concatenate([self.columns(kv, 0, s.qk_nope, "k_nope"), k_rope], 1, name="k")
-        scores = f.matmul(q, f.permute(k, [1, 0], name="k_t"), element="f32", name="scores")
-        scaled = f.elementwise("arith.mulf", scores, f.constant((s.qk_nope + s.qk_rope) ** -0.5, scores.type, name="factor"),
-                               name="scaled")
-        powers = f.elementwise("math.exp", scaled, name="powers")
-        total = f.broadcast(f.reduce("sum", powers, [1], name="row_sums"), powers.shape, name="row_sums_b")
-        weights = f.truncf(f.elementwise("arith.divf", powers, total, name="weights_f32"), name="weights")
-        return f.matmul(weights, self.columns(kv, s.qk_nope, s.v_head, "v"), name="o")
+        with f.scope(prefix[:-1]) if prefix else contextlib.nullcontext():
+            k = concatenate([self.columns(kv, 0, s.qk_nope, "k_nope"), k_rope], 1, name="k")
+            scores = f.matmul(q, f.permute(k, [1, 0], name="k_t"), element="f32", name="scores")
+            scaled = f.elementwise("arith.mulf", scores,
+                                   f.constant((s.qk_nope + s.qk_rope) ** -0.5, scores.type, name="factor"), name="scaled")
+            powers = f.elementwise("math.exp", scaled, name="powers")
+            total = f.broadcast(f.reduce("sum", powers, [1], name="row_sums"), powers.shape, name="row_sums_b")
+            weights = f.truncf(f.elementwise("arith.divf", powers, total, name="weights_f32"), name="weights")
+            return f.matmul(weights, self.columns(kv, s.qk_nope, s.v_head, "v"), name="o")
 
     # Feed-forward.
 
     def dense_weights(self, prefix: str, ffn: int) -> Tuple[Value, Value]:
-        """Gate and up in one weight, as TransformerEngine has them: each rank's part holds its part of both."""
+        """Gate and up in one weight, as TransformerEngine has them: each part of a rank holds its part of both."""
         return (self.weight(f"{prefix}fc1.w", 2 * ffn, self.sizes.hidden, 0),
                 self.weight(f"{prefix}fc2.w", self.sizes.hidden, ffn, 1))
 
     def dense(self, x: Value, weights: Tuple[Value, Value], prefix: str) -> Value:
         fc1, fc2 = weights
-        return self.row(self.swiglu(self.column(x, fc1, f"{prefix}fc1"), f"{prefix}act"), fc2, f"{prefix}fc2")
+        act = self.parts(self.column(x, fc1, f"{prefix}fc1"), self.sizes.parts, f"{prefix}act", self.swiglu)
+        return self.row(act, fc2, f"{prefix}fc2")
 
     def expert_weights(self) -> List[Tuple[Value, Value]]:
         s = self.sizes
@@ -239,7 +267,7 @@ class Layer:
         return self.exchange(concatenate(results, 0, name="in_order"), "combined")
 
     def exchange(self, x: Value, name: str) -> Value:
-        return self.f.all_to_all(x, "tp", self.ranks, name=name)
+        return x if self.ranks == 1 else self.f.all_to_all(x, "tp", self.ranks, name=name)
 
 
 def deepseek_layer(kind: str, sizes: Sizes, ranks: int, recipe: str) -> Module:
@@ -255,7 +283,7 @@ def deepseek_layer(kind: str, sizes: Sizes, ranks: int, recipe: str) -> Module:
     y = layer.dense(normed, dense, "" if kind == "dense" else "shared.")
     if experts:
         y = f.elementwise("arith.addf", y, layer.experts(normed, experts), name="mlp")
-    f.returns(f.elementwise("arith.addf", middle, y, name="out"), shard=["tp", ""])
+    f.returns(f.elementwise("arith.addf", middle, y, name="out"), shard=layer.shard(0))
     return layer.module
 
 
@@ -267,8 +295,12 @@ def main() -> int:
     parser.add_argument("--capacity", type=float, default=1.0,
                         help="room of an expert, in multiples of what it gets if all get as many tokens (1)")
     parser.add_argument("--small", action="store_true", help="small, and every op one that runs")
+    parser.add_argument("--parts", type=int, help="with --small: the layer of so many ranks, on one")
     options = parser.parse_args()
-    ranks = options.ranks or (4 if options.small else 16)
+    if options.parts is not None and (not options.small or options.ranks is not None or options.parts < 2):
+        print(f"error: expected --parts from 2 on, with --small and without --ranks, but got {options.parts}", file=sys.stderr)
+        return 1
+    ranks = options.parts or options.ranks or (4 if options.small else 16)
     if ranks < 2 or (not options.small and FULL.heads % ranks):
         expected = "from 2 on" if options.small else f"from 2 on that divide {FULL.heads} heads"
         print(f"error: expected --ranks {expected}, but got {ranks}", file=sys.stderr)
@@ -276,14 +308,16 @@ def main() -> int:
     if options.capacity < 1 or (options.small and options.capacity != 1):
         print(f"error: expected --capacity of at least 1, and without --small, but got {options.capacity}", file=sys.stderr)
         return 1
-    sizes = small_sizes(ranks) if options.small else replace(FULL, capacity=options.capacity)
+    sizes = small_sizes(ranks, options.parts or 1) if options.small else replace(FULL, capacity=options.capacity)
     small = " --small" if options.small else ""
     small += f" --capacity={options.capacity}" if options.capacity != 1 else ""
-    print(f"// python3 examples/deepseek.py --kind={options.kind} --recipe={options.recipe} --ranks={ranks}{small}")
+    count = f"--parts={ranks}" if options.parts else f"--ranks={ranks}"
+    print(f"// python3 examples/deepseek.py --kind={options.kind} --recipe={options.recipe} {count}{small}")
     what = "dense layer" if options.kind == "dense" else "layer of experts"
+    where = f"{ranks} tensor-parallel ranks" if not options.parts else f"one rank that has the parts of {ranks}"
     size = "as a small model" if options.small else f"at {sizes.tokens:,} tokens"
-    print(f"// A {what} of DeepSeek-V3 on {ranks} tensor-parallel ranks {size}, forward only.\n")
-    print(deepseek_layer(options.kind, sizes, ranks, options.recipe), end="")
+    print(f"// A {what} of DeepSeek-V3 on {where} {size}, forward only.\n")
+    print(deepseek_layer(options.kind, sizes, 1 if options.parts else ranks, options.recipe), end="")
     return 0
 
 
