@@ -85,7 +85,7 @@ static std::optional<NodeClass> classify(Operation *op) {
     return NodeClass::Collective;
   if (isView(op))
     return NodeClass::View;
-  if (isa<MatmulOp>(op))
+  if (isa<MatmulOp, GroupedMatmulOp>(op))
     return NodeClass::Matmul;
   if (getCollective(op))
     return NodeClass::Collective;
@@ -285,7 +285,8 @@ int GraphBuilder::addValue(Value value, int node, int root) {
 LogicalResult GraphBuilder::addNode(Operation &op, bool backward) {
   if (isa<FreeOp, YieldOp, func::ReturnOp>(op))
     return success();
-  if (isa<LinearOp, LinearDgradOp, LinearWgradOp>(op))
+  if (isa<LinearOp, LinearDgradOp, LinearWgradOp, GroupedLinearOp,
+          GroupedLinearDgradOp, GroupedLinearWgradOp>(op))
     return op.emitOpError("cannot be planned: expected no linears; run "
                           "'fp8-expand-recipes' first");
   std::optional<NodeClass> kind = classify(&op);

@@ -83,12 +83,9 @@ OpCost freeCost(OpT) {
   return cost;
 }
 
-/// The flops of a matmul go to the kind that its operands and scales make it.
-OpCost matmulCost(MatmulOp op) {
-  OpCost cost = getTraffic(op);
-  int64_t outputs = getElements(op.getResult());
-  int64_t k = cast<RankedTensorType>(op.getA().getType()).getDimSize(1);
-  int64_t flops = multiply(outputs, 2 * k + (op.getAcc() ? 1 : 0));
+/// Flops go to the kind that a product's operands and scales make it.
+template <typename OpT>
+void setProductFlops(OpT op, int64_t flops, OpCost &cost) {
   Type element = cast<RankedTensorType>(op.getA().getType()).getElementType();
   TensorEncodingAttr a = getEncoding(op.getA().getType()),
                      b = getEncoding(op.getB().getType());
@@ -110,6 +107,56 @@ OpCost matmulCost(MatmulOp op) {
     cost.flopsF8 = flops;
   else
     cost.flopsF8Row = flops;
+}
+
+OpCost matmulCost(MatmulOp op) {
+  OpCost cost = getTraffic(op);
+  int64_t outputs = getElements(op.getResult());
+  int64_t k = cast<RankedTensorType>(op.getA().getType()).getDimSize(1);
+  setProductFlops(op, multiply(outputs, 2 * k + (op.getAcc() ? 1 : 0)), cost);
+  return cost;
+}
+
+/// Two flops for each row of the capacity and element of one matrix: where the
+/// sum is grouped, of the result, else of `b`.
+OpCost groupedMatmulCost(GroupedMatmulOp op) {
+  OpCost cost = getTraffic(op);
+  Value matrices = op.isSumGrouped() ? op.getResult() : op.getB();
+  setProductFlops(
+      op,
+      multiply(getElements(matrices) / op.getNumGroups(), 2 * op.getCapacity()),
+      cost);
+  return cost;
+}
+
+/// Flops go to the kind that a recipe makes of a product.
+void setRecipeFlops(RecipeAttr recipe, int64_t flops, OpCost &cost) {
+  switch (recipe.getKind()) {
+  case RecipeKind::Tensorwise:
+  case RecipeKind::Delayed:
+    cost.flopsF8 = flops;
+    break;
+  case RecipeKind::Rowwise:
+    cost.flopsF8Row = flops;
+    break;
+  case RecipeKind::Block128:
+    cost.flopsF8Block = flops;
+    break;
+  }
+}
+
+/// Before its recipe is expanded: the product alone.
+template <typename OpT>
+OpCost groupedLinearCost(OpT op) {
+  OpCost cost = getTraffic(op);
+  auto first = cast<RankedTensorType>(op->getOperand(0).getType());
+  Value weights = isa<GroupedLinearWgradOp>(op.getOperation())
+                      ? op->getResult(0)
+                      : op->getOperand(1);
+  auto groups = cast<RankedTensorType>(weights.getType()).getDimSize(0);
+  setRecipeFlops(
+      op.getRecipe(),
+      multiply(getElements(weights) / groups, 2 * first.getDimSize(0)), cost);
   return cost;
 }
 
@@ -122,19 +169,8 @@ OpCost linearCost(OpT op) {
   auto first = cast<RankedTensorType>(op->getOperand(0).getType());
   int64_t k = isa<LinearWgradOp>(op.getOperation()) ? first.getDimSize(0)
                                                     : first.getDimSize(1);
-  int64_t flops = multiply(getElements(op.getResult()), 2 * k);
-  switch (op.getRecipe().getKind()) {
-  case RecipeKind::Tensorwise:
-  case RecipeKind::Delayed:
-    cost.flopsF8 = flops;
-    break;
-  case RecipeKind::Rowwise:
-    cost.flopsF8Row = flops;
-    break;
-  case RecipeKind::Block128:
-    cost.flopsF8Block = flops;
-    break;
-  }
+  setRecipeFlops(op.getRecipe(), multiply(getElements(op.getResult()), 2 * k),
+                 cost);
   if (!op.getState().empty())
     cost.recompute = Recompute::Never;
   return cost;
@@ -241,6 +277,13 @@ void attachFree(MLIRContext &context) {
 }
 
 template <typename... OpTs>
+void attachGroupedLinears(MLIRContext &context) {
+  (OpTs::template attachInterface<Model<OpTs, groupedLinearCost<OpTs>>>(
+       context),
+   ...);
+}
+
+template <typename... OpTs>
 void attachCollectives(MLIRContext &context) {
   (OpTs::template attachInterface<Model<OpTs, collectiveCost<OpTs>>>(context),
    ...);
@@ -282,6 +325,10 @@ void mlir::fp8::registerCostExternalModels(DialectRegistry &registry) {
     PadOp::attachInterface<Model<PadOp, moveCost<PadOp>>>(*context);
     UpdateSliceOp::attachInterface<Model<UpdateSliceOp, updateCost>>(*context);
     MatmulOp::attachInterface<Model<MatmulOp, matmulCost>>(*context);
+    GroupedMatmulOp::attachInterface<Model<GroupedMatmulOp, groupedMatmulCost>>(
+        *context);
+    attachGroupedLinears<GroupedLinearOp, GroupedLinearDgradOp,
+                         GroupedLinearWgradOp>(*context);
     LinearOp::attachInterface<Model<LinearOp, linearCost<LinearOp>>>(*context);
     LinearDgradOp::attachInterface<
         Model<LinearDgradOp, linearCost<LinearDgradOp>>>(*context);

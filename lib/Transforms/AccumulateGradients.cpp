@@ -63,8 +63,11 @@ void widen(func::FuncOp function, StepOp step, const MainGrad &grad) {
   auto type = cast<RankedTensorType>(value.getType());
   Type wide = type.clone(Float32Type::get(function.getContext()));
   if (type.getElementType().isBF16()) {
-    auto matmul = value.getDefiningOp<MatmulOp>();
-    if (matmul && value.hasOneUse() && !matmul.getAcc()) {
+    Operation *producer = value.getDefiningOp();
+    auto matmul = dyn_cast_or_null<MatmulOp>(producer);
+    bool isProduct =
+        matmul ? !matmul.getAcc() : isa_and_nonnull<GroupedMatmulOp>(producer);
+    if (isProduct && value.hasOneUse()) {
       value.setType(wide);
     } else {
       OpBuilder builder(yield);

@@ -46,9 +46,14 @@ Type getFormat(RecipeAttr recipe, Role role) {
                            : recipe.getDyFormat();
 }
 
+/// The rows that groups of rows begin at multiples of.
+int64_t getAlignment(RecipeAttr recipe) {
+  return recipe.getKind() == RecipeKind::Block128 ? 128 : 16;
+}
+
 /// The group of the cast of a [rows, columns] operand that a product sums along
 /// `axis`.
-SmallVector<int64_t> getGroup(RecipeAttr recipe, Role role, Axis axis) {
+SmallVector<int64_t> getMatrixGroup(RecipeAttr recipe, Role role, Axis axis) {
   switch (recipe.getKind()) {
   case RecipeKind::Tensorwise:
   case RecipeKind::Delayed:
@@ -65,8 +70,18 @@ SmallVector<int64_t> getGroup(RecipeAttr recipe, Role role, Axis axis) {
   return {};
 }
 
+/// The same for an operand of any rank: what stands before the matrix has
+/// scales of its own.
+SmallVector<int64_t> getGroup(RecipeAttr recipe, Role role, Axis axis,
+                              int64_t rank) {
+  SmallVector<int64_t> group(rank - 2, 1);
+  group.append(getMatrixGroup(recipe, role, axis));
+  return group;
+}
+
 /// What a group is called in the names of values.
 StringRef getGroupName(ArrayRef<int64_t> group) {
+  group = group.take_back(2);
   if (group[0] == 0 && group[1] == 0)
     return "";
   if (group[0] == group[1])
@@ -99,6 +114,9 @@ private:
                          int, const void *>;
 
   Value product(Operation *op, bool fast, Scaled a, Scaled b);
+  template <typename OpT>
+  Value groupedProduct(OpT op, Scaled a, Scaled b);
+  Value expandGrouped(Operation &op);
   Scaled cast(Operation *op, RecipeAttr recipe, ValueRange state, Role role,
               Value value, Axis axis);
   Value amax(Location loc, Value value, ArrayRef<int64_t> group);
@@ -138,15 +156,17 @@ Location Expander::named(Value value, Operation *op, const Twine &suffix) {
              : place;
 }
 
-/// The dimensions exchanged, as a view.
+/// The last two dimensions exchanged, as a view.
 Value Expander::permute(Value value) {
   auto type = llvm::cast<RankedTensorType>(value.getType());
   Location loc = value.getLoc();
   if (auto name = dyn_cast<NameLoc>(loc))
     loc = NameLoc::get(builder.getStringAttr(name.getName().getValue() + ".t"),
                        name.getChildLoc());
-  return PermuteOp::create(builder, loc, exchangeDimensions(type), value,
-                           ArrayRef<int64_t>{1, 0});
+  SmallVector<int64_t> perm =
+      llvm::to_vector(llvm::seq<int64_t>(type.getRank()));
+  std::swap(perm[perm.size() - 2], perm[perm.size() - 1]);
+  return PermuteOp::create(builder, loc, exchangeDimensions(type), value, perm);
 }
 
 /// A scale of one element belongs to both orders of the dimensions.
@@ -215,7 +235,9 @@ Scaled Expander::cast(Operation *op, RecipeAttr recipe, ValueRange state,
                       Role role, Value value, Axis axis) {
   value = firstAlike(value);
   bool isDelayed = recipe.getKind() == RecipeKind::Delayed;
-  SmallVector<int64_t> group = getGroup(recipe, role, axis);
+  SmallVector<int64_t> group =
+      getGroup(recipe, role, axis,
+               llvm::cast<RankedTensorType>(value.getType()).getRank());
   Type format = getFormat(recipe, role);
   Value stateScale = isDelayed ? state[2 * unsigned(role) + 1] : Value();
   StringRef groupName = getGroupName(group);
@@ -276,6 +298,44 @@ Value Expander::product(Operation *op, bool fast, Scaled a, Scaled b) {
   return matmul;
 }
 
+template <typename OpT>
+Value Expander::groupedProduct(OpT op, Scaled a, Scaled b) {
+  auto matmul = GroupedMatmulOp::create(
+      builder, op.getLoc(), op.getResult().getType(), a.data, b.data,
+      op.getOffsets(), a.scale, b.scale,
+      builder.getI64IntegerAttr(getAlignment(op.getRecipe())),
+      op.getBalancedAttr());
+  matmul->setDiscardableAttrs(op->getDiscardableAttrDictionary());
+  return matmul;
+}
+
+/// What stands for a linear of groups or one of its gradients; nothing for
+/// another op.
+Value Expander::expandGrouped(Operation &op) {
+  auto cast = [&](auto linear, Role role, Value value, Axis axis) {
+    return this->cast(&op, linear.getRecipe(), {}, role, value, axis);
+  };
+  if (auto linear = dyn_cast<GroupedLinearOp>(op)) {
+    // y [C, N] = x [C, K] * w[g]^T [K, N]
+    Scaled x = cast(linear, Role::X, linear.getX(), Axis::Columns);
+    Scaled w = cast(linear, Role::W, linear.getW(), Axis::Columns);
+    return groupedProduct(linear, x, transposed(w));
+  }
+  if (auto dgrad = dyn_cast<GroupedLinearDgradOp>(op)) {
+    // dx [C, K] = dy [C, N] * w[g] [N, K]
+    Scaled dy = cast(dgrad, Role::DY, dgrad.getDy(), Axis::Columns);
+    Scaled w = cast(dgrad, Role::W, dgrad.getW(), Axis::Rows);
+    return groupedProduct(dgrad, dy, w);
+  }
+  if (auto wgrad = dyn_cast<GroupedLinearWgradOp>(op)) {
+    // dw[g] [N, K] = dy^T [N, C] * x [C, K] over the rows of g
+    Scaled dy = cast(wgrad, Role::DY, wgrad.getDy(), Axis::Rows);
+    Scaled x = cast(wgrad, Role::X, wgrad.getX(), Axis::Rows);
+    return groupedProduct(wgrad, transposed(dy), x);
+  }
+  return {};
+}
+
 void Expander::expand(Block &block, StepOp step) {
   this->step = step;
   for (Operation &op : llvm::make_early_inc_range(block)) {
@@ -306,7 +366,9 @@ void Expander::expand(Block &block, StepOp step) {
                       Axis::Rows);
       result = product(&op, recipe.getFastWgrad(), transposed(dy), x);
     } else {
-      continue;
+      result = expandGrouped(op);
+      if (!result)
+        continue;
     }
     op.getResult(0).replaceAllUsesWith(result);
     op.erase();

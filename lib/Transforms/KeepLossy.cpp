@@ -181,7 +181,8 @@ bool Rewriter::isDerived(Operation *op) {
   Recompute recompute = model ? model.getCost().recompute : Recompute::Never;
   bool computes =
       (recompute == Recompute::Free || recompute == Recompute::Yes) &&
-      !op->hasAttr(kCheckpointAttr) && !isa<MatmulOp, OpaqueOp>(op);
+      !op->hasAttr(kCheckpointAttr) &&
+      !isa<MatmulOp, GroupedMatmulOp, OpaqueOp>(op);
   bool result =
       computes && llvm::any_of(op->getOperands(), [&](Value operand) {
         return lossy.contains(operand) || isDerived(operand.getDefiningOp());

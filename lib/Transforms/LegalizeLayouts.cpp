@@ -53,10 +53,12 @@ public:
   void legalize(Block &block);
 
 private:
-  /// A view of `source`, a matrix, with its dimensions exchanged.
-  Value exchange(MatmulOp matmul, Value source);
+  template <typename OpT>
+  void legalize(OpT matmul);
+  /// A view of `source` with the last two dimensions exchanged.
+  Value exchange(Operation *matmul, Value source);
   /// The same as a tensor of its own.
-  Value transpose(MatmulOp matmul, Value source);
+  Value transpose(Operation *matmul, Value source);
 
   OpBuilder builder;
   DenseMap<Value, Value> moved; // Looked up only.
@@ -64,16 +66,26 @@ private:
 
 } // namespace
 
-Value Legalizer::exchange(MatmulOp matmul, Value source) {
-  if (auto permute = source.getDefiningOp<PermuteOp>())
-    return permute.getX();
-  return PermuteOp::create(
-      builder, matmul.getLoc(),
-      exchangeDimensions(cast<RankedTensorType>(source.getType())), source,
-      ArrayRef<int64_t>{1, 0});
+/// The dimensions of `value` in order, but the last two exchanged.
+static SmallVector<int64_t> exchangedOrder(Value value) {
+  SmallVector<int64_t> perm = llvm::to_vector(
+      llvm::seq<int64_t>(cast<RankedTensorType>(value.getType()).getRank()));
+  std::swap(perm[perm.size() - 2], perm[perm.size() - 1]);
+  return perm;
 }
 
-Value Legalizer::transpose(MatmulOp matmul, Value source) {
+Value Legalizer::exchange(Operation *matmul, Value source) {
+  SmallVector<int64_t> order = exchangedOrder(source);
+  if (auto permute = source.getDefiningOp<PermuteOp>();
+      permute && permute.getPerm() == ArrayRef(order))
+    return permute.getX();
+  return PermuteOp::create(
+      builder, matmul->getLoc(),
+      exchangeDimensions(cast<RankedTensorType>(source.getType())), source,
+      order);
+}
+
+Value Legalizer::transpose(Operation *matmul, Value source) {
   Value &known = moved[source];
   if (known)
     return known;
@@ -92,24 +104,33 @@ Value Legalizer::transpose(MatmulOp matmul, Value source) {
   return known = TransposeOp::create(
              builder, loc,
              exchangeDimensions(cast<RankedTensorType>(source.getType())),
-             source, ArrayRef<int64_t>{1, 0});
+             source, exchangedOrder(source));
+}
+
+template <typename OpT>
+void Legalizer::legalize(OpT matmul) {
+  auto element = cast<FloatType>(getElementTypeOrSelf(matmul.getA()));
+  if (element.getWidth() != 8)
+    return;
+  builder.setInsertionPoint(matmul);
+  if (getStrides(matmul.getA()).back() != 1)
+    matmul.getAMutable().assign(
+        transpose(matmul, exchange(matmul, matmul.getA())));
+  SmallVector<int64_t> strides = getStrides(matmul.getB());
+  if (strides[strides.size() - 2] != 1) {
+    Value rows = transpose(matmul, matmul.getB());
+    matmul.getBMutable().assign(PermuteOp::create(builder, matmul.getLoc(),
+                                                  matmul.getB().getType(), rows,
+                                                  exchangedOrder(rows)));
+  }
 }
 
 void Legalizer::legalize(Block &block) {
-  for (MatmulOp matmul : block.getOps<MatmulOp>()) {
-    auto element = cast<FloatType>(getElementTypeOrSelf(matmul.getA()));
-    if (element.getWidth() != 8)
-      continue;
-    builder.setInsertionPoint(matmul);
-    if (getStrides(matmul.getA())[1] != 1)
-      matmul.getAMutable().assign(
-          transpose(matmul, exchange(matmul, matmul.getA())));
-    if (getStrides(matmul.getB())[0] != 1) {
-      Value rows = transpose(matmul, matmul.getB());
-      matmul.getBMutable().assign(
-          PermuteOp::create(builder, matmul.getLoc(), matmul.getB().getType(),
-                            rows, ArrayRef<int64_t>{1, 0}));
-    }
+  for (Operation &op : block) {
+    if (auto matmul = dyn_cast<MatmulOp>(op))
+      legalize(matmul);
+    else if (auto grouped = dyn_cast<GroupedMatmulOp>(op))
+      legalize(grouped);
   }
 }
 

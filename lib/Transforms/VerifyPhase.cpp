@@ -115,7 +115,8 @@ private:
   }
 
   void verifyJoint(Operation *op) {
-    if (isa<LinearOp, LinearDgradOp, LinearWgradOp>(op))
+    if (isa<LinearOp, LinearDgradOp, LinearWgradOp, GroupedLinearOp,
+            GroupedLinearDgradOp, GroupedLinearWgradOp>(op))
       emitError(op) << "expected no linear after the import phase; run "
                        "'fp8-expand-recipes'";
     if (!isa<StepOp>(op))

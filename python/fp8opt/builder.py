@@ -59,16 +59,19 @@ class Function(Ops):
     # Arguments and results.
 
     def argument(self, name: str, type: TensorType, *marks: str, shard: Optional[Sequence[str]] = None,
-                 coordinate: Optional[str] = None) -> Value:
+                 coordinate: Optional[str] = None, rows_per_group: Optional[int] = None) -> Value:
         """Appends an argument. `marks` are unit attributes: `fp8.parameter`, `fp8.tangent`, `fp8.state`, `fp8.donated`,
         `fp8.frozen`. `shard` names, for each dimension, the grid axis along which the ranks hold parts of it, or "";
-        `coordinate` an axis whose coordinate of this rank the argument holds, i32 of one element."""
+        `coordinate` an axis whose coordinate of this rank the argument holds, i32 of one element; `rows_per_group` how many
+        rows the groups have in test runs whose offsets it holds, i32 of rank 1."""
         value = self._value(name, type, self._body)
         entries: Dict[str, Any] = dict.fromkeys(marks)
         if shard:
             entries["fp8.shard"] = list(shard)
         if coordinate:
             entries["fp8.coordinate"] = coordinate
+        if rows_per_group is not None:
+            entries["fp8.rows_per_group"] = rows_per_group
         attributes = f" {dictionary(entries)}" if entries else ""
         self._argument_text.append(f"{value}: {type}{attributes} {self._location(value.name)}")
         self.arguments.append(value)

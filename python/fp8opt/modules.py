@@ -207,15 +207,36 @@ class LayerNormLinear(_Layer):
 
 
 class GroupedLinear(_Layer):
-    """Several linears of one size, each on its own rows: x [sum(m_splits), in_features]."""
+    """Several linears of one size, each on its own rows: x [rows, in_features].
+
+    With a list of integers as `m_splits`, which add up to the rows, each linear is one op on its part. With `single_weight`
+    the weights are one parameter [num_gemms, out_features, in_features] and `m_splits` is an i32 value [num_gemms + 1] that
+    only a run knows: where the rows of each linear begin, in multiples of the recipe's alignment, and where those of the
+    last one end. `x` has room for as many rows as there may be, and what lies behind the last is 0 in the result; `balanced`
+    says how many there are where routing is balanced."""
 
     def __init__(self, function: Function, name: str, num_gemms: int, in_features: int, out_features: int,
-                 recipe: Union[Recipe, str]):
+                 recipe: Union[Recipe, str], *, single_weight: bool = False, balanced: Optional[int] = None):
         super().__init__(function, name, recipe)
-        self.weights = [self._weight(f"weight{index}", out_features, in_features) for index in range(num_gemms)]
+        if single_weight and self.recipe.history:
+            raise ValueError("expected a recipe without delayed scaling with 'single_weight', but got delayed")
+        if balanced is not None and not single_weight:
+            raise ValueError("expected 'single_weight' with 'balanced'")
+        self.balanced = balanced
+        self.weight: Optional[Value] = None
+        self.weights: List[_Weight] = []
+        if single_weight:
+            self.weight = function.parameter(f"{name}.weight", tensor("bf16", num_gemms, out_features, in_features))
+        else:
+            self.weights = [self._weight(f"weight{index}", out_features, in_features) for index in range(num_gemms)]
 
-    def __call__(self, x: Value, m_splits: Sequence[int]) -> Value:
+    def __call__(self, x: Value, m_splits: Union[Sequence[int], Value]) -> Value:
         f, alignment = self.function, self.recipe.alignment
+        if (self.weight is not None) != isinstance(m_splits, Value):
+            raise ValueError("expected a value as 'm_splits' with 'single_weight', and integers without")
+        if isinstance(m_splits, Value):
+            assert self.weight is not None
+            return f.grouped_linear(x, self.weight, m_splits, self.recipe, self.balanced, name=self.name)
         if len(m_splits) != len(self.weights) or sum(m_splits) != x.shape[0]:
             raise ValueError(f"expected {len(self.weights)} splits of {x.shape[0]} rows, but got {list(m_splits)}")
         if any(rows % alignment for rows in m_splits):

@@ -129,6 +129,43 @@ class Ops(ABC):
         states = f" state({_join(state)} : {', '.join(str(s.type) for s in state)})" if state else ""
         return self._one(name, type, f"fp8.linear {x}, {w}{states} recipe<{recipe}>", f": {x.type}, {w.type} -> {type}")
 
+    def grouped_linear(self, x: Value, w: Value, offsets: Value, recipe: Union[Recipe, str], balanced: Optional[int] = None,
+                       name: str = "grouped_linear", element: Optional[str] = None) -> Value:
+        """The rows of group g of `x` [capacity, K] times the transpose of `w[g]`, of `w` [G, N, K], by `recipe`. `offsets`,
+        i32 [G + 1], holds where groups begin and where the last one ends, in multiples of the recipe's alignment; rows
+        behind it are 0. `balanced`: how many rows there are where routing is balanced, for plans."""
+        x, w, offsets = self._use(x), self._use(w), self._use(offsets)
+        recipe = self._linear_recipe(recipe, ())
+        _check_rank(x, 2)
+        _check_rank(w, 3)
+        type = TensorType(element or x.type.element, (x.shape[0], w.shape[1]))
+        rows = "" if balanced is None else f" balanced = {balanced}"
+        return self._one(name, type, f"fp8.grouped_linear {x}, {w} offsets({offsets} : {offsets.type}) recipe<{recipe}>{rows}",
+                         f": {x.type}, {w.type} -> {type}")
+
+    def grouped_matmul(self, a: Value, b: Value, offsets: Value, align: int = 1, element: Optional[str] = None,
+                       scales: Optional[Sequence[Value]] = None, balanced: Optional[int] = None,
+                       name: str = "grouped_matmul") -> Value:
+        """One product a group of rows, which begin at `offsets` in multiples of `align`: of rows of `a` [capacity, K] with
+        `b[g]` of `b` [G, K, N]; or, with `b` [capacity, N], of the columns of `a` [M, capacity] in the group with the rows of
+        `b`, [G, M, N]. `scales` as in `matmul`, `balanced` as in `grouped_linear`."""
+        a, b, offsets = self._use(a), self._use(b), self._use(offsets)
+        _check_rank(a, 2)
+        if element is None:
+            element = a.type.element if a.type.group is None else "bf16"
+        shape = (a.shape[0], b.shape[-1])
+        if b.type.rank == 2:
+            shape = (offsets.shape[0] - 1, *shape)
+        type = TensorType(element, shape)
+        head = f"fp8.grouped_matmul {a}, {b} offsets({offsets} : {offsets.type})"
+        if scales is not None:
+            scale_a, scale_b = (self._use(scale) for scale in scales)
+            head += f" scales({scale_a}, {scale_b} : {scale_a.type}, {scale_b.type})"
+        head += f" align = {align}"
+        if balanced is not None:
+            head += f" balanced = {balanced}"
+        return self._one(name, type, head, f": {a.type}, {b.type} -> {type}")
+
     def matmul(self, a: Value, b: Value, element: Optional[str] = None, scales: Optional[Sequence[Value]] = None,
                acc: Optional[Value] = None, fast_accum: bool = False, name: str = "matmul") -> Value:
         """The product of two matrices (bf16, f32, or FP8 with the two `scales` they were cast with), plus `acc`."""

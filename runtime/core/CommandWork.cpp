@@ -21,9 +21,12 @@ namespace {
 CommandWork gemmWork(const GemmCommand &gemm) {
   auto m = static_cast<uint64_t>(gemm.m), n = static_cast<uint64_t>(gemm.n),
        k = static_cast<uint64_t>(gemm.k);
+  // Of groups at their capacity, one matrix each of b or of d.
+  uint64_t groups = gemm.groups ? static_cast<uint64_t>(gemm.groups->count) : 1;
+  bool ofSum = gemm.groups && gemm.groups->ofSum;
   uint64_t bytes = m * k * dtypeBytes(gemm.a.dtype) +
-                   k * n * dtypeBytes(gemm.b.dtype) +
-                   m * n * dtypeBytes(gemm.d.dtype);
+                   (ofSum ? 1 : groups) * k * n * dtypeBytes(gemm.b.dtype) +
+                   (ofSum ? groups : 1) * m * n * dtypeBytes(gemm.d.dtype);
   if (gemm.c)
     bytes += m * n * dtypeBytes(gemm.c->dtype);
   return {bytes, 2 * m * n * k};

@@ -511,6 +511,18 @@ private:
         return false;
       out.refs.push_back((*scale)->ref);
     }
+    if (node.has("groups")) {
+      GemmGroups &groups = gemm.groups.emplace();
+      Node groupsNode = node.at("groups");
+      if (!readRef(groupsNode.at("offsets"), groups.offsets) ||
+          !groupsNode.at("count").integer(groups.count, 1, INT32_MAX) ||
+          !groupsNode.at("align").integer(groups.align, 1) ||
+          !groupsNode.at("of_sum").boolean(groups.ofSum) ||
+          !groupsNode.at("stride").integer(groups.stride, 0) ||
+          !groupsNode.at("scale_stride").integer(groups.scaleStride, 0))
+        return false;
+      out.refs.push_back(groups.offsets);
+    }
     return !node.has("fast_accum") ||
            node.at("fast_accum").boolean(gemm.fastAccum);
   }

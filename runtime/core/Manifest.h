@@ -90,6 +90,20 @@ struct ScaleOperand {
   int64_t offset = 0;
 };
 
+/// Groups of rows, each with a product of its own. Offsets are i32, one more
+/// than groups: where each begins, and where the last one ends.
+struct GemmGroups {
+  Ref offsets;
+  int64_t count = 0;
+  /// Groups begin at multiples of so many rows.
+  int64_t align = 1;
+  /// Whether the rows of k are grouped and `d` holds one matrix a group; else
+  /// those of m are, and `b` does.
+  bool ofSum = false;
+  /// Elements between these matrices, and between the scales of those of `b`.
+  int64_t stride = 0, scaleStride = 0;
+};
+
 struct GemmCommand {
   int64_t m = 0, n = 0, k = 0;
   Operand a, b, d;
@@ -97,6 +111,8 @@ struct GemmCommand {
   std::optional<ScaleOperand> scaleA, scaleB;
   bool fastAccum = false;
   Ref workspace;
+  /// m or k is then the capacity.
+  std::optional<GemmGroups> groups;
 };
 
 enum class ReduceKind { Sum, Max };
@@ -157,10 +173,10 @@ struct CommandWork {
 };
 
 /// One command. `refs` lists all storage it touches, in a fixed order (a
-/// launch: its arguments; a gemm: a, b, d, workspace, then c, scale_a, scale_b
-/// where present; a copy, a collective and its wait: src, dst; an offload, a
-/// prefetch and their waits: the buffer; a fill: all it sets to zero); `writes`
-/// are positions in `refs`.
+/// launch: its arguments; a gemm: a, b, d, workspace, then c, scale_a, scale_b,
+/// offsets where present; a copy, a collective and its wait: src, dst; an
+/// offload, a prefetch and their waits: the buffer; a fill: all it sets to
+/// zero); `writes` are positions in `refs`.
 struct Command {
   CommandOp op = CommandOp::Alloc;
   std::string name;

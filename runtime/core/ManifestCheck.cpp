@@ -162,25 +162,28 @@ private:
   }
 
   bool checkOperand(const std::string &what, const Operand &operand,
-                    int64_t rows, int64_t columns, bool isAccumulator) {
+                    int64_t rows, int64_t columns, bool isAccumulator,
+                    int64_t matrices = 1, int64_t stride = 0) {
     if (operand.dtype == DType::I32 ||
         (isAccumulator && operand.dtype != DType::BF16 &&
          operand.dtype != DType::F32))
       return fail(what + ": expected " +
                   (isAccumulator ? "bf16 or f32" : "bf16, f32 or f8") +
                   ", but got " + dtypeName(operand.dtype));
-    return checkView(
-        what, operand.ref, dtypeBytes(operand.dtype), operand.offset,
-        {{rows, operand.strides[0]}, {columns, operand.strides[1]}});
+    return checkView(what, operand.ref, dtypeBytes(operand.dtype),
+                     operand.offset,
+                     {{rows, operand.strides[0]},
+                      {columns, operand.strides[1]},
+                      {matrices, stride}});
   }
 
   bool checkScale(const std::string &what,
                   const std::optional<ScaleOperand> &scale, int64_t rows,
-                  int64_t columns) {
+                  int64_t columns, int64_t matrices = 1, int64_t stride = 0) {
     if (!scale)
       return true;
     int64_t sizes[2] = {rows, columns};
-    std::vector<std::pair<int64_t, int64_t>> dims;
+    std::vector<std::pair<int64_t, int64_t>> dims = {{matrices, stride}};
     for (int i = 0; i < 2; ++i) {
       int64_t group = scale->group[i];
       dims.emplace_back(group ? (sizes[i] - 1) / group + 1 : 1,
@@ -203,6 +206,8 @@ private:
       read.emplace_back("scale_a", gemm.scaleA->ref);
     if (gemm.scaleB)
       read.emplace_back("scale_b", gemm.scaleB->ref);
+    if (gemm.groups)
+      read.emplace_back("offsets", gemm.groups->offsets);
     if (gemm.c &&
         !(gemm.c->dtype == gemm.d.dtype && gemm.c->offset == gemm.d.offset &&
           gemm.c->strides[0] == gemm.d.strides[0] &&
@@ -222,16 +227,52 @@ private:
     return true;
   }
 
+  /// What lies between a run and its bounds once the offsets are good.
+  bool checkGroups(const std::string &what, const GemmCommand &gemm) {
+    const GemmGroups &groups = *gemm.groups;
+    if (isCuda)
+      return fail(what + ": expected no groups on a GPU, but got some");
+    if (gemm.c)
+      return fail(what + ": expected no 'c' with groups, but got one");
+    if (!checkView(what + ": offsets", groups.offsets, sizeof(int32_t), 0,
+                   {{groups.count + 1, 1}}))
+      return false;
+    for (int side = 0; side < 2; ++side) {
+      const std::optional<ScaleOperand> &scale =
+          side == 0 ? gemm.scaleA : gemm.scaleB;
+      // Along the capacity.
+      int64_t rows = !scale         ? 0
+                     : groups.ofSum ? scale->group[1 - side]
+                     : side == 0    ? scale->group[0]
+                                    : 0;
+      if (rows && groups.align % rows != 0)
+        return fail(what + ": expected groups that begin at multiples of " +
+                    std::to_string(rows) +
+                    " rows, which share a scale, but "
+                    "got " +
+                    std::to_string(groups.align));
+    }
+    return true;
+  }
+
   bool checkGemm(const Command &command) {
     const GemmCommand &gemm = command.gemm;
     std::string what = describe(command);
+    bool ofSum = gemm.groups && gemm.groups->ofSum;
+    int64_t matrices = gemm.groups ? gemm.groups->count : 1,
+            stride = gemm.groups ? gemm.groups->stride : 0,
+            scaleStride = gemm.groups ? gemm.groups->scaleStride : 0;
     if (!checkOperand(what + ": a", gemm.a, gemm.m, gemm.k, false) ||
-        !checkOperand(what + ": b", gemm.b, gemm.k, gemm.n, false) ||
-        !checkOperand(what + ": d", gemm.d, gemm.m, gemm.n, true) ||
+        !checkOperand(what + ": b", gemm.b, gemm.k, gemm.n, false,
+                      ofSum ? 1 : matrices, ofSum ? 0 : stride) ||
+        !checkOperand(what + ": d", gemm.d, gemm.m, gemm.n, true,
+                      ofSum ? matrices : 1, ofSum ? stride : 0) ||
         (gemm.c &&
          !checkOperand(what + ": c", *gemm.c, gemm.m, gemm.n, true)) ||
         !checkScale(what + ": scale_a", gemm.scaleA, gemm.m, gemm.k) ||
-        !checkScale(what + ": scale_b", gemm.scaleB, gemm.k, gemm.n))
+        !checkScale(what + ": scale_b", gemm.scaleB, gemm.k, gemm.n,
+                    ofSum ? 1 : matrices, ofSum ? 0 : scaleStride) ||
+        (gemm.groups && !checkGroups(what, gemm)))
       return false;
     int64_t groupA = gemm.scaleA ? gemm.scaleA->group[1] : 0;
     int64_t groupB = gemm.scaleB ? gemm.scaleB->group[0] : 0;

@@ -48,7 +48,7 @@ class GemmTask : public Task {
 public:
   GemmTask(const GemmCommand &gemm, CpuIsa isa) : gemm(gemm), isa(isa) {}
 
-  bool run(void *const *addresses, void *, std::string &) override {
+  bool run(void *const *addresses, void *, std::string &error) override {
     size_t next = 4;
     GemmProblem problem;
     problem.m = gemm.m;
@@ -63,8 +63,20 @@ public:
       problem.scaleA = scale(*gemm.scaleA, addresses[next++]);
     if (gemm.scaleB)
       problem.scaleB = scale(*gemm.scaleB, addresses[next++]);
-    cpuGemm(problem, addresses[3], isa);
-    return true;
+    if (!gemm.groups) {
+      cpuGemm(problem, addresses[3], isa);
+      return true;
+    }
+    const GemmGroups &groups = *gemm.groups;
+    GroupedGemmProblem grouped;
+    grouped.whole = problem;
+    grouped.offsets = static_cast<const int32_t *>(addresses[next]);
+    grouped.count = groups.count;
+    grouped.align = groups.align;
+    grouped.ofSum = groups.ofSum;
+    grouped.stride = groups.stride;
+    grouped.scaleStride = groups.scaleStride;
+    return cpuGroupedGemm(grouped, addresses[3], isa, error);
   }
 
 private:

@@ -166,6 +166,29 @@ TEST(Manifest, RefusesBadGemms) {
   EXPECT_EQ(refusal(good, "/commands/2/scale_a", scale),
             head + "gemm 'mm': expected a group along k of at most 128, but "
                    "got 129");
+  Json groups = {{"offsets", {{"arg", 0}}}, {"count", 64}, {"align", 2},
+                 {"of_sum", false},         {"stride", 0}, {"scale_stride", 0}};
+  EXPECT_EQ(refusal(good, "/commands/2/groups", groups),
+            head + "gemm 'mm': offsets reaches element 64 of argument 'x', "
+                   "which has 64 elements");
+  groups["count"] = 2;
+  groups["stride"] = 1;
+  EXPECT_EQ(refusal(good, "/commands/2/groups", groups),
+            head + "gemm 'mm': b reaches element 64 of argument 'x', which has "
+                   "64 elements");
+  groups["of_sum"] = true;
+  EXPECT_EQ(refusal(good, "/commands/2/groups", groups),
+            head + "gemm 'mm': d reaches element 64 of buffer 'product', which "
+                   "has 64 elements");
+  groups["stride"] = 0;
+  Json grouped = good;
+  grouped["commands"][2]["groups"] = groups;
+  scale["group"] = {1, 4};
+  EXPECT_EQ(refusal(grouped, "/commands/2/scale_a", scale),
+            head + "gemm 'mm': expected groups that begin at multiples of 4 "
+                   "rows, which share a scale, but got 2");
+  EXPECT_EQ(refusal(grouped, "/commands/2/c", good["commands"][2]["d"]),
+            head + "gemm 'mm': expected no 'c' with groups, but got one");
   EXPECT_EQ(refusal(good, "/commands/5/bytes", 257),
             head + "copy 'cp' copies 257 bytes, but buffer 'product' has 256");
 }
@@ -276,6 +299,14 @@ TEST(Manifest, RefusesBadCommandsForAGpu) {
   EXPECT_EQ(gpuRefusal(gemm, "/buffers/1/bytes", 4194303),
             head + "gemm 'mm': expected a workspace buffer of 4194304 bytes, "
                    "but got buffer 'ws' of 4194303 bytes");
+  EXPECT_EQ(gpuRefusal(gemm, "/commands/2/groups",
+                       {{"offsets", {{"arg", 0}}},
+                        {"count", 1},
+                        {"align", 1},
+                        {"of_sum", false},
+                        {"stride", 0},
+                        {"scale_stride", 0}}),
+            head + "gemm 'mm': expected no groups on a GPU, but got some");
   EXPECT_EQ(gpuRefusal(gemm, "/commands/2/a/dtype", "bf16"),
             head + "gemm 'mm': expected a and b both f8 or of one type, but "
                    "got bf16 and f32");

@@ -66,3 +66,28 @@ func.func @cpu(%a: tensor<32x64xbf16>, %b: tensor<64x48xbf16>, %s: tensor<1x1xf3
   %y = fp8.matmul %qa, %qb scales(%s, %s : tensor<1x1xf32>, tensor<1x1xf32>) : tensor<32x64xf8E4M3FN, #fp8.tensor<scale = [all, all]>>, tensor<64x48xf8E4M3FN, #fp8.tensor<scale = [all, all]>> -> tensor<32x48xbf16>
   return %y : tensor<32x48xbf16>
 }
+
+// -----
+
+// Products of groups: the weights of all experts at once, and both operands of the gradient of the weights.
+
+module attributes {fp8.target = "h200"} {
+  // CHECK-LABEL: func.func @grouped
+  func.func @grouped(%dy: tensor<32x64xf8E4M3FN, #fp8.tensor<scale = [1, all]>>, %w: tensor<2x64x48xf8E4M3FN, #fp8.tensor<scale = [1, all, 1]>>,
+                     %x: tensor<32x48xf8E4M3FN, #fp8.tensor<scale = [all, 1]>>, %sr: tensor<32x1xf32>, %sw: tensor<2x1x48xf32>,
+                     %sc: tensor<1x64xf32>, %sx: tensor<1x48xf32>, %d: tensor<32x64xf8E4M3FN, #fp8.tensor<scale = [all, 1]>>, %o: tensor<3xi32>)
+      -> (tensor<32x48xbf16>, tensor<2x64x48xbf16>) {
+    // CHECK: %[[WT:.*]] = fp8.transpose %{{.*}} [0, 2, 1] : {{.*}} -> tensor<2x48x64xf8E4M3FN, #fp8.tensor<scale = [1, 1, all]>>
+    // CHECK: %[[WV:.*]] = fp8.permute %[[WT]] [0, 2, 1]
+    // CHECK: fp8.grouped_matmul %{{.*}}, %[[WV]]
+    %dx = fp8.grouped_matmul %dy, %w offsets(%o : tensor<3xi32>) scales(%sr, %sw : tensor<32x1xf32>, tensor<2x1x48xf32>) align = 16 : tensor<32x64xf8E4M3FN, #fp8.tensor<scale = [1, all]>>, tensor<2x64x48xf8E4M3FN, #fp8.tensor<scale = [1, all, 1]>> -> tensor<32x48xbf16>
+    // CHECK: %[[DT:.*]] = fp8.transpose %{{.*}} [1, 0] : {{.*}} -> tensor<64x32xf8E4M3FN, #fp8.tensor<scale = [1, all]>>
+    // CHECK: %[[XT:.*]] = fp8.transpose %{{.*}} [1, 0] : {{.*}} -> tensor<48x32xf8E4M3FN, #fp8.tensor<scale = [1, all]>>
+    // CHECK: %[[XV:.*]] = fp8.permute %[[XT]] [1, 0]
+    // CHECK: fp8.grouped_matmul %[[DT]], %[[XV]]
+    %dv = fp8.permute %d [1, 0] : tensor<32x64xf8E4M3FN, #fp8.tensor<scale = [all, 1]>> -> tensor<64x32xf8E4M3FN, #fp8.tensor<scale = [1, all]>>
+    %sv = fp8.permute %sc [1, 0] : tensor<1x64xf32> -> tensor<64x1xf32>
+    %dw = fp8.grouped_matmul %dv, %x offsets(%o : tensor<3xi32>) scales(%sv, %sx : tensor<64x1xf32>, tensor<1x48xf32>) align = 16 : tensor<64x32xf8E4M3FN, #fp8.tensor<scale = [1, all]>>, tensor<32x48xf8E4M3FN, #fp8.tensor<scale = [all, 1]>> -> tensor<2x64x48xbf16>
+    return %dx, %dw : tensor<32x48xbf16>, tensor<2x64x48xbf16>
+  }
+}

@@ -30,8 +30,8 @@ StringRef stringifyArgumentInit(ArgumentInit init);
 /// that an earlier argument has gets
 /// `#number` appended. In a test run a parameter is normal with the deviation 1
 /// / sqrt(last dimension, that of all ranks' parts), a state history (rank 1)
-/// zero, a state scale one, a coordinate the rank's, anything else normal with
-/// the deviation 1.
+/// zero, a state scale one, a coordinate the rank's, `fp8.rows_per_group` its
+/// multiples, anything else normal with the deviation 1.
 struct SignatureArgument {
   std::string name;
   Type type;

@@ -128,6 +128,11 @@ struct LowerToCUDAPass : fp8::impl::FP8LowerToCUDAPassBase<LowerToCUDAPass> {
     module.walk([&](KernelOp kernel) { work.push_back(kernel); });
     llvm::StringMap<Lowered> known; // looked up only
     for (KernelOp kernel : work) {
+      for (auto grouped : kernel.getBody().getOps<GroupedMatmulOp>()) {
+        grouped.emitError() << "'fp8.grouped_matmul' cannot be lowered to a "
+                               "gpu yet: it runs on the target 'cpu'";
+        return signalPassFailure();
+      }
       FailureOr<bool> generated = isGenerated(kernel, "a gpu");
       if (failed(generated))
         return signalPassFailure();

@@ -79,6 +79,7 @@ private:
   json::Object refOf(const View &view);
   FailureOr<json::Object> operandOf(Value value, Operation *user);
   FailureOr<json::Object> scaleOf(Value scale, Value operand, Operation *user);
+  FailureOr<json::Object> groupsOf(GroupedMatmulOp op);
   void allocate(int64_t buffer);
   void release(int64_t buffer);
   int64_t makeBuffer(std::string name, int64_t bytes, int64_t offset);

@@ -214,6 +214,7 @@ FailureOr<PlanFacts> PlanFacts::read(func::FuncOp func, const Target &target) {
 
   facts.readPart(func, names);
   facts.replay();
+  facts.readGroups();
 
   int numKernels = kernels.kernels.size(), end = numKernels - 1,
       firstBackward = kernels.firstBackward;

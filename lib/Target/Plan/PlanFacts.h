@@ -77,6 +77,19 @@ struct PlanFacts {
   std::vector<Transfer> transfers;
   double transferSeconds = 0, hiddenSeconds = 0;
 
+  /// A product of groups of rows.
+  struct Grouped {
+    std::string name;
+    int64_t groups = 0, align = 0;
+    int64_t capacity = 0; ///< rows: the worst case, which the plan is made for
+    int64_t balanced = 0; ///< rows where routing is balanced
+    double seconds = 0, balancedSeconds = 0;
+  };
+  std::vector<Grouped> grouped; ///< in program order
+  /// The peak if what has the capacity's rows had the balanced ones; that of
+  /// the plan where nothing is grouped.
+  int64_t balancedPeak = 0;
+
   /// What waits in host memory between forward and backward.
   struct Offloaded {
     SavedDecision decision;
@@ -100,6 +113,7 @@ struct PlanFacts {
 private:
   void readPart(func::FuncOp func, const ValueNames &names);
   void replay();
+  void readGroups();
 
   DenseSet<Value> crossing; ///< storage of results for later parts
 };

@@ -78,6 +78,20 @@ static llvm::json::Array getOffloaded(const PlanFacts &facts) {
   return all;
 }
 
+static llvm::json::Array getGrouped(const PlanFacts &facts) {
+  llvm::json::Array all;
+  for (const PlanFacts::Grouped &entry : facts.grouped)
+    all.push_back(llvm::json::Object{
+        {"value", entry.name},
+        {"groups", entry.groups},
+        {"align", entry.align},
+        {"capacity_rows", entry.capacity},
+        {"balanced_rows", entry.balanced},
+        {"us", microseconds(entry.seconds)},
+        {"balanced_us", microseconds(entry.balancedSeconds)}});
+  return all;
+}
+
 static llvm::json::Object describe(const PlanFacts &facts) {
   const PeakInfo &peak = facts.planned.peak;
   llvm::json::Object plan{
@@ -98,7 +112,9 @@ static llvm::json::Object describe(const PlanFacts &facts) {
       {"host_us", microseconds(facts.hostSeconds)},
       {"host_hidden_us", microseconds(facts.hostHiddenSeconds)},
       {"offloaded", getOffloaded(facts)},
-      {"lossy", getLossy(facts)}};
+      {"lossy", getLossy(facts)},
+      {"grouped", getGrouped(facts)},
+      {"balanced_peak_bytes", facts.balancedPeak}};
   if (facts.target->deviceOverheadBytes) {
     plan["device_bytes"] = facts.planned.graph->getResidentBytes() +
                            facts.arenaBytes +

@@ -138,6 +138,19 @@ static void writeFunction(const PlanFacts &facts, raw_ostream &os) {
        << " over " << (entry.inArgument ? "argument " : "") << entry.over
        << '\n';
 
+  if (!facts.grouped.empty())
+    os << "\nProducts of groups of rows, planned for the worst case\n";
+  for (const PlanFacts::Grouped &entry : facts.grouped)
+    os << padLeft(std::to_string(entry.capacity), 20) << "  rows in "
+       << entry.groups << " groups, " << entry.balanced
+       << " if balanced: " << entry.name
+       << llvm::formatv(", {0:F3} us, {1:F3} if balanced\n",
+                        entry.seconds * 1e6, entry.balancedSeconds * 1e6);
+  if (!facts.grouped.empty())
+    printLine(os, "peak if balanced", facts.balancedPeak,
+              "in the worst case " + Twine(formatBytes(peak.peak)) +
+                  ", which the plan has room for");
+
   if (!facts.transfers.empty())
     os << "\nExchanged with other ranks\n";
   for (const PlanFacts::Transfer &entry : facts.transfers)

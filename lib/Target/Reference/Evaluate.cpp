@@ -503,6 +503,9 @@ reference::evaluate(Operation *op, ArrayRef<const HostTensor *> operands) {
       .Case([&](MatmulOp matmul) -> Result {
         return evaluateMatmul(matmul, operands);
       })
+      .Case([&](GroupedMatmulOp grouped) -> Result {
+        return evaluateGrouped(grouped, operands);
+      })
       .Case([&](PermuteOp permute) -> Result {
         return evaluatePermute(x(), permute.getPerm(), permute.getType());
       })
@@ -517,12 +520,14 @@ reference::evaluate(Operation *op, ArrayRef<const HostTensor *> operands) {
       .Case<ReshapeOp, BitcastOp>([&](Operation *) -> Result {
         return rename(x(), op->getResult(0).getType());
       })
-      .Case<LinearOp, LinearDgradOp, LinearWgradOp>([&](Operation *) -> Result {
-        return op->emitError()
-               << "expected '" << op->getName()
-               << "' to be expanded before it is interpreted; run "
-               << "fp8-expand-recipes";
-      })
+      .Case<LinearOp, LinearDgradOp, LinearWgradOp, GroupedLinearOp,
+            GroupedLinearDgradOp, GroupedLinearWgradOp>(
+          [&](Operation *) -> Result {
+            return op->emitError()
+                   << "expected '" << op->getName()
+                   << "' to be expanded before it is interpreted; run "
+                   << "fp8-expand-recipes";
+          })
       .Default([&](Operation *) -> Result {
         return op->emitError()
                << "expected an op with known arithmetic to interpret, but got '"

@@ -30,6 +30,11 @@ HostTensor makeTensor(RankedTensorType type, ArrayRef<float> values,
 FailureOr<HostTensor> evaluate(Operation *op,
                                ArrayRef<const HostTensor *> operands);
 
+/// The result of a product of groups. Fails with an error at the op where the
+/// offsets are none of groups within its capacity.
+FailureOr<HostTensor> evaluateGrouped(GroupedMatmulOp op,
+                                      ArrayRef<const HostTensor *> operands);
+
 /// What the rank with the number `member` along the axis of `collective` gets
 /// of it, from the operands of all ranks along the axis in their order.
 HostTensor evaluateCollective(const Collective &collective,

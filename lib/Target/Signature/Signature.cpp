@@ -134,6 +134,11 @@ Signature mlir::fp8::getSignature(func::FuncOp function) {
       argument.shard.assign(tensor.getRank(), "");
       argument.shard.front() = axis.str();
     }
+    if (auto rows =
+            function.getArgAttrOfType<IntegerAttr>(index, kRowsPerGroupAttr)) {
+      argument.init = ArgumentInit::Position;
+      argument.initScale = static_cast<double>(rows.getInt());
+    }
     if (argument.role == ArgumentRole::Parameter && tensor &&
         tensor.getRank() > 0 && tensor.getShape().back() > 0)
       argument.initScale =

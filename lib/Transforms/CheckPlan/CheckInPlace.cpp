@@ -108,8 +108,9 @@ void InPlaceChecker::checkLoop(KernelOp kernel, int made,
 void InPlaceChecker::checkMatmul(KernelOp kernel, int made,
                                  BlockArgument argument) {
   auto matmuls = kernel.getBody().front().getOps<MatmulOp>();
-  MatmulOp matmul = *matmuls.begin();
-  if (matmul.getAcc() != argument || !argument.hasOneUse())
+  // A product of groups has no accumulator.
+  MatmulOp matmul = matmuls.empty() ? MatmulOp() : *matmuls.begin();
+  if (!matmul || matmul.getAcc() != argument || !argument.hasOneUse())
     error(kernel) << describe(made)
                   << "which is not its accumulator and nothing else";
   else if (argument.getType() != matmul.getResult().getType())

@@ -19,6 +19,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 namespace fp8rt {
 
@@ -64,6 +65,31 @@ CpuIsa bestCpuIsa();
 /// to 64 bytes; at least its first bytes are always written. NaN results are
 /// stored as 0x7FC00000 (f32) or 0x7FC0 (bf16).
 void cpuGemm(const GemmProblem &problem, void *workspace, CpuIsa isa);
+
+/// A product for each group of rows: group g has the rows from `offsets[g]` to
+/// `offsets[g + 1]`.
+struct GroupedGemmProblem {
+  /// At the capacity. Its `b`, and its `d` where `ofSum` is set, is that of
+  /// group 0. No accumulator.
+  GemmProblem whole;
+  /// `count + 1` of them.
+  const int32_t *offsets = nullptr;
+  int64_t count = 0;
+  /// Groups begin at multiples of so many rows; a multiple of the rows that
+  /// share a scale.
+  int64_t align = 1;
+  /// Whether the rows of k are grouped, and `d` holds one matrix a group; else
+  /// those of m are, and `b` does.
+  bool ofSum = false;
+  /// Elements between these matrices, and between the scales of those of `b`.
+  int64_t stride = 0, scaleStride = 0;
+};
+
+/// Computes `problem`: +0 in rows behind the last group and for groups without
+/// rows of k. Where the offsets are none of groups within the capacity it
+/// writes nothing, sets `error` and returns false.
+bool cpuGroupedGemm(const GroupedGemmProblem &problem, void *workspace,
+                    CpuIsa isa, std::string &error);
 
 } // namespace fp8rt
 

@@ -27,7 +27,8 @@
 namespace fp8rt {
 
 /// How the elements of an argument are chosen.
-/// `Position`: each is its row-major position in the whole tensor.
+/// `Position`: each is its row-major position in the whole tensor times the
+/// scale.
 enum class Init : uint8_t { Normal, Zero, One, Position };
 
 /// What an argument is to the step; `Parameter` and `State` keep their value
@@ -99,7 +100,7 @@ FP8RT_HOST_DEVICE inline float initialValue(Init init, float scale,
                                             uint64_t key, uint64_t e) {
   return init == Init::Zero       ? 0.0f
          : init == Init::One      ? 1.0f
-         : init == Init::Position ? static_cast<float>(e)
+         : init == Init::Position ? static_cast<float>(e) * scale
                                   : inputValue(key, e, scale);
 }
 

@@ -135,3 +135,25 @@ func.func @casts(%x: tensor<64x32xbf16>, %h: tensor<4xf32> {fp8.state}, %sh: ten
   %n = fp8.opaque "b"(%x) {recompute = "never"} : (tensor<64x32xbf16>) -> tensor<64x1xf32>
   return
 }
+
+// -----
+
+// CHECK-LABEL: func.func @grouped
+// The rows grouped, and the sum: 2 * 64 * 32 * 48 flops at the capacity of 64 rows, for any number of groups. Read are
+// 64 * 32 + 2 * 32 * 48 + 4 * (64 + 2 * 48) bytes and 3 offsets of 4; then 2 * (32 * 64 + 64 * 48) and the offsets.
+// CHECK: fp8.grouped_matmul {{.*}}fp8.cost = {bytes_read = 5772 : i64, bytes_written = 6144 : i64, flops_f8_row = 196608 : i64,
+// CHECK: fp8.grouped_matmul {{.*}}fp8.cost = {bytes_read = 10252 : i64, bytes_written = 12288 : i64, flops_bf16 = 196608 : i64,
+// CHECK: fp8.grouped_linear {{.*}}fp8.cost = {{.*}}flops_f8 = 196608 : i64
+// CHECK: fp8.grouped_linear_dgrad {{.*}}fp8.cost = {{.*}}flops_f8_row = 196608 : i64
+// CHECK: fp8.grouped_linear_wgrad {{.*}}fp8.cost = {{.*}}flops_f8_block = 196608 : i64
+!a = tensor<64x32xf8E4M3FN, #fp8.tensor<scale = [1, all]>>
+!b = tensor<2x32x48xf8E4M3FN, #fp8.tensor<scale = [1, all, 1]>>
+func.func @grouped(%a: !a, %b: !b, %sa: tensor<64x1xf32>, %sb: tensor<2x1x48xf32>, %x: tensor<64x32xbf16>, %xt: tensor<32x64xbf16>,
+                   %dy: tensor<64x48xbf16>, %w: tensor<2x48x32xbf16>, %o: tensor<3xi32>) {
+  %0 = fp8.grouped_matmul %a, %b offsets(%o : tensor<3xi32>) scales(%sa, %sb : tensor<64x1xf32>, tensor<2x1x48xf32>) align = 16 : !a, !b -> tensor<64x48xbf16>
+  %1 = fp8.grouped_matmul %xt, %dy offsets(%o : tensor<3xi32>) align = 16 : tensor<32x64xbf16>, tensor<64x48xbf16> -> tensor<2x32x48xf32>
+  %2 = fp8.grouped_linear %x, %w offsets(%o : tensor<3xi32>) recipe<tensorwise> : tensor<64x32xbf16>, tensor<2x48x32xbf16> -> tensor<64x48xbf16>
+  %3 = fp8.grouped_linear_dgrad %dy, %w offsets(%o : tensor<3xi32>) recipe<rowwise> : tensor<64x48xbf16>, tensor<2x48x32xbf16> -> tensor<64x32xbf16>
+  %4 = fp8.grouped_linear_wgrad %dy, %x offsets(%o : tensor<3xi32>) recipe<block128> : tensor<64x48xbf16>, tensor<64x32xbf16> -> tensor<2x48x32xbf16>
+  return
+}

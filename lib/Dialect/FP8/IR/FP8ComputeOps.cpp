@@ -16,21 +16,6 @@ using namespace mlir::fp8::checks;
 // matmul
 //===----------------------------------------------------------------------===//
 
-/// Whether the scale groups of [M, K] times [K, N] are a pair that the matmul
-/// knows.
-static bool isKnownPair(ArrayRef<int64_t> a, ArrayRef<int64_t> b) {
-  using Group = std::array<int64_t, 2>;
-  static constexpr std::pair<Group, Group> kPairs[] = {
-      {{0, 0}, {0, 0}},        // per tensor
-      {{1, 0}, {0, 1}},        // rows with columns
-      {{1, 128}, {128, 1}},    // 1x128 with 128x1
-      {{1, 128}, {128, 128}},  // 1x128 with 128x128
-      {{128, 128}, {128, 1}}}; // 128x128 with 128x1
-  return llvm::any_of(kPairs, [&](const auto &pair) {
-    return a == ArrayRef(pair.first) && b == ArrayRef(pair.second);
-  });
-}
-
 LogicalResult MatmulOp::verify() {
   // (C1)
   ArrayRef<int64_t> a = getShape(getA()), b = getShape(getB());
@@ -44,50 +29,19 @@ LogicalResult MatmulOp::verify() {
            << a[1] << " and " << b[0];
   if (failed(verifyShape(*this, "result", getResult(), {a[0], b[1]})))
     return failure();
-  // (C2)
-  for (auto [dataName, data, scaleName, scale] :
-       {std::tuple("a", getA(), "scale_a", getScaleA()),
-        std::tuple("b", getB(), "scale_b", getScaleB())}) {
-    if (!isF8(getElementType(data)) && scale)
-      return emitOpError() << "expected no '" << scaleName << "' beside "
-                           << data.getType() << ", but got one";
-    if (isF8(getElementType(data)) && !scale)
-      return emitOpError() << "expected '" << scaleName << "' beside "
-                           << data.getType() << ", but got none";
-    if (scale && failed(verifyScale(*this, dataName, data, scaleName, scale)))
-      return failure();
-  }
-  // (C3)
-  Type first = getElementType(getA()), second = getElementType(getB());
-  bool isScaled = isF8(first) && isF8(second);
-  if (isScaled ? isa<Float8E5M2Type>(first) && isa<Float8E5M2Type>(second)
-               : first != second)
-    return emitOpError() << "expected two FP8 operands that are not both "
-                            "f8E5M2, two of bf16 or two of f32, but got "
-                         << first << " and " << second;
-  // (C4)
-  ArrayRef<int64_t> groupA, groupB;
-  if (isScaled) {
-    groupA = getEncoding(getA().getType()).getGroup();
-    groupB = getEncoding(getB().getType()).getGroup();
-    if (!isKnownPair(groupA, groupB))
-      return emitOpError() << "expected scales per tensor on both, rows with "
-                              "columns, 1x128 with 128x1, 1x128 with "
-                              "128x128 or 128x128 with 128x1, but got "
-                           << getEncoding(getA().getType()) << " and "
-                           << getEncoding(getB().getType());
-  }
+  // (C2) to (C4)
+  if (failed(verifyScales(*this, getA(), getScaleA(), getB(), getScaleB())))
+    return failure();
   // (C5)
   if (getAcc() &&
       failed(verifyShape(*this, "acc", getAcc(), getShape(getResult()))))
     return failure();
   // (C6)
-  if (isScaled &&
-      (failed(verifySameScale(*this, "a", getA(), "scale_a", getScaleA())) ||
-       failed(verifySameScale(*this, "b", getB(), "scale_b", getScaleB()))))
+  if (failed(verifySameScales(*this, getA(), getScaleA(), getB(), getScaleB())))
     return failure();
   // (C7)
-  if (getFastAccum() && isScaled && groupA[1] == 128)
+  if (getFastAccum() && getScaleA() &&
+      getEncoding(getA().getType()).getGroup()[1] == 128)
     return emitOpError()
            << "expected no 'fast_accum' with block scales, but got it";
   return success();

@@ -123,14 +123,18 @@ bool mlir::fp8::isView(Operation *op) {
 }
 
 RankedTensorType mlir::fp8::exchangeDimensions(RankedTensorType type) {
+  auto exchanged = [](ArrayRef<int64_t> entries) {
+    SmallVector<int64_t> result(entries);
+    if (size_t rank = result.size())
+      std::swap(result[rank - 2], result[rank - 1]);
+    return result;
+  };
   Attribute encoding;
-  if (TensorEncodingAttr old = getEncoding(type)) {
-    SmallVector<int64_t> group(llvm::reverse(old.getGroup())),
-        bounds(llvm::reverse(old.getBounds()));
-    encoding = TensorEncodingAttr::get(type.getContext(), group, old.getPow2(),
-                                       old.getLayout(), bounds);
-  }
-  return RankedTensorType::get({type.getDimSize(1), type.getDimSize(0)},
+  if (TensorEncodingAttr old = getEncoding(type))
+    encoding = TensorEncodingAttr::get(
+        type.getContext(), exchanged(old.getGroup()), old.getPow2(),
+        old.getLayout(), exchanged(old.getBounds()));
+  return RankedTensorType::get(exchanged(type.getShape()),
                                type.getElementType(), encoding);
 }
 

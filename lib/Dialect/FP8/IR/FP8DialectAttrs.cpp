@@ -128,6 +128,20 @@ static LogicalResult verifyCoordinate(EmitError emitError, Operation *op,
                      << type;
 }
 
+/// A number of rows, on a tensor that holds where groups begin.
+static LogicalResult verifyRowsPerGroup(EmitError emitError, Type type,
+                                        Attribute value) {
+  if (!isI64(value, 0))
+    return emitError() << "expected '" << kRowsPerGroupAttr
+                       << "' to be an i64 that is not negative, but got "
+                       << value;
+  auto tensor = dyn_cast<RankedTensorType>(type);
+  if (tensor && tensor.getRank() == 1 && tensor.getElementType().isInteger(32))
+    return success();
+  return emitError() << "expected '" << kRowsPerGroupAttr
+                     << "' on an i32 tensor of rank 1, but got it on " << type;
+}
+
 /// Attributes that the annotating passes write, for tests.
 static LogicalResult verifyAnnotation(Operation *op, StringRef name,
                                       Attribute value) {
@@ -273,13 +287,16 @@ LogicalResult FP8Dialect::verifyRegionArgAttribute(Operation *op,
   if (name == kCoordinateAttr && function && arg < function.getNumArguments())
     return verifyCoordinate(emitError, op, function.getArgumentTypes()[arg],
                             attribute.getValue());
+  if (name == kRowsPerGroupAttr && function && arg < function.getNumArguments())
+    return verifyRowsPerGroup(emitError, function.getArgumentTypes()[arg],
+                              attribute.getValue());
   if (!llvm::is_contained(
           {kParameterAttr, kTangentAttr, kStateAttr, kDonatedAttr, kFrozenAttr},
           name))
     return refuseUnknown(emitError, attribute, "an argument",
                          {kParameterAttr, kTangentAttr, kStateAttr,
                           kDonatedAttr, kFrozenAttr, kSegmentAttr, kShardAttr,
-                          kCoordinateAttr});
+                          kCoordinateAttr, kRowsPerGroupAttr});
   if (failed(verifyUnit(emitError, attribute)))
     return failure();
   if (name != kStateAttr || !function || arg >= function.getNumArguments())

@@ -350,7 +350,7 @@ static bool isOnlyOp(KernelKind kind, Operation *op) {
   case KernelKind::Loop:
     return false;
   case KernelKind::Matmul:
-    return isa<MatmulOp>(op);
+    return isa<MatmulOp, GroupedMatmulOp>(op);
   case KernelKind::Collective:
     return isa<WaitOp>(op) || getCollective(op);
   case KernelKind::Opaque:

@@ -131,6 +131,64 @@ LogicalResult checks::verifySameScale(Operation *op, StringRef dataName,
 }
 
 //===----------------------------------------------------------------------===//
+// Products
+//===----------------------------------------------------------------------===//
+
+/// Whether the scale groups of [M, K] times [K, N] are a pair that products
+/// know.
+static bool isKnownPair(ArrayRef<int64_t> a, ArrayRef<int64_t> b) {
+  using Group = std::array<int64_t, 2>;
+  static constexpr std::pair<Group, Group> kPairs[] = {
+      {{0, 0}, {0, 0}},        // per tensor
+      {{1, 0}, {0, 1}},        // rows with columns
+      {{1, 128}, {128, 1}},    // 1x128 with 128x1
+      {{1, 128}, {128, 128}},  // 1x128 with 128x128
+      {{128, 128}, {128, 1}}}; // 128x128 with 128x1
+  return llvm::any_of(kPairs, [&](const auto &pair) {
+    return a == ArrayRef(pair.first) && b == ArrayRef(pair.second);
+  });
+}
+
+LogicalResult checks::verifyScales(Operation *op, Value a, Value scaleA,
+                                   Value b, Value scaleB) {
+  for (auto [dataName, data, scaleName, scale] :
+       {std::tuple("a", a, "scale_a", scaleA),
+        std::tuple("b", b, "scale_b", scaleB)}) {
+    if (!isF8(getElementType(data)) && scale)
+      return op->emitOpError() << "expected no '" << scaleName << "' beside "
+                               << data.getType() << ", but got one";
+    if (isF8(getElementType(data)) && !scale)
+      return op->emitOpError() << "expected '" << scaleName << "' beside "
+                               << data.getType() << ", but got none";
+    if (scale && failed(verifyScale(op, dataName, data, scaleName, scale)))
+      return failure();
+  }
+  Type first = getElementType(a), second = getElementType(b);
+  bool isScaled = isF8(first) && isF8(second);
+  if (isScaled ? isa<Float8E5M2Type>(first) && isa<Float8E5M2Type>(second)
+               : first != second)
+    return op->emitOpError() << "expected two FP8 operands that are not both "
+                                "f8E5M2, two of bf16 or two of f32, but got "
+                             << first << " and " << second;
+  if (isScaled &&
+      !isKnownPair(getEncoding(a.getType()).getGroup(),
+                   getEncoding(b.getType()).getGroup().take_back(2)))
+    return op->emitOpError()
+           << "expected scales per tensor on both, rows with "
+              "columns, 1x128 with 128x1, 1x128 with "
+              "128x128 or 128x128 with 128x1, but got "
+           << getEncoding(a.getType()) << " and " << getEncoding(b.getType());
+  return success();
+}
+
+LogicalResult checks::verifySameScales(Operation *op, Value a, Value scaleA,
+                                       Value b, Value scaleB) {
+  if (scaleA && failed(verifySameScale(op, "a", a, "scale_a", scaleA)))
+    return failure();
+  return scaleB ? verifySameScale(op, "b", b, "scale_b", scaleB) : success();
+}
+
+//===----------------------------------------------------------------------===//
 // State
 //===----------------------------------------------------------------------===//
 

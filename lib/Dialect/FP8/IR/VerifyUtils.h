@@ -55,6 +55,16 @@ LogicalResult verifyScale(Operation *op, StringRef dataName, Value data,
 LogicalResult verifySameScale(Operation *op, StringRef dataName, Value data,
                               StringRef scaleName, Value scale);
 
+/// Checks the operands of a product [M, K] times [K, N], where `b` may have a
+/// dimension before those: element types, scales, and that these are a pair
+/// that products know.
+LogicalResult verifyScales(Operation *op, Value a, Value scaleA, Value b,
+                           Value scaleB);
+
+/// `verifySameScale` of both operands of a product, where they have scales.
+LogicalResult verifySameScales(Operation *op, Value a, Value scaleA, Value b,
+                               Value scaleB);
+
 /// Fails unless `value` is a function argument marked `fp8.state`, or the
 /// argument of a kernel that is given one. An op outside any function passes.
 LogicalResult verifyStateArgument(Operation *op, StringRef name, Value value);

@@ -185,7 +185,7 @@ func.func @f(%x: tensor<64x32xbf16, #sparse>) {
 
 // -----
 
-// expected-error@+1 {{expected an attribute of the fp8 dialect that an argument may have ('fp8.parameter', 'fp8.tangent', 'fp8.state', 'fp8.donated', 'fp8.frozen', 'fp8.segment', 'fp8.shard', 'fp8.coordinate'), but got 'fp8.param'}}
+// expected-error@+1 {{expected an attribute of the fp8 dialect that an argument may have ('fp8.parameter', 'fp8.tangent', 'fp8.state', 'fp8.donated', 'fp8.frozen', 'fp8.segment', 'fp8.shard', 'fp8.coordinate', 'fp8.rows_per_group'), but got 'fp8.param'}}
 func.func private @f(tensor<8xf32> {fp8.param})
 
 // -----

@@ -207,6 +207,25 @@ func.func @program(%x: tensor<8x16xf32>, %dy: tensor<8x16xf32> {fp8.tangent}) ->
   return %y, %dx : tensor<8x16xf32>, tensor<8x16xf32>
 }
 
+// CHECK-LABEL: func @grouped
+// CHECK-SAME: fp8.rows_per_group = 16 : i64
+func.func @grouped(%x: tensor<64x32xbf16>, %w: tensor<2x48x32xbf16>, %dy: tensor<64x48xbf16>, %o: tensor<3xi32> {fp8.rows_per_group = 16 : i64},
+    %q: tensor<64x32xf8E4M3FN, #fp8.tensor<scale = [1, all]>>, %v: tensor<2x32x48xf8E4M3FN, #fp8.tensor<scale = [1, all, 1]>>,
+    %sq: tensor<64x1xf32>, %sv: tensor<2x1x48xf32>) {
+  // CHECK: fp8.grouped_matmul %{{.*}}, %{{.*}} offsets(%{{.*}} : tensor<3xi32>) scales(%{{.*}}, %{{.*}} : tensor<64x1xf32>, tensor<2x1x48xf32>) align = 16 balanced = 32 : tensor<64x32xf8E4M3FN, #fp8.tensor<scale = [1, all]>>, tensor<2x32x48xf8E4M3FN, #fp8.tensor<scale = [1, all, 1]>> -> tensor<64x48xbf16>
+  %0 = fp8.grouped_matmul %q, %v offsets(%o : tensor<3xi32>) scales(%sq, %sv : tensor<64x1xf32>, tensor<2x1x48xf32>) align = 16 balanced = 32 : tensor<64x32xf8E4M3FN, #fp8.tensor<scale = [1, all]>>, tensor<2x32x48xf8E4M3FN, #fp8.tensor<scale = [1, all, 1]>> -> tensor<64x48xbf16>
+  // CHECK: fp8.grouped_matmul %{{.*}}, %{{.*}} offsets(%{{.*}} : tensor<3xi32>) align = 1 : tensor<32x64xbf16>, tensor<64x48xbf16> -> tensor<2x32x48xf32>
+  %t = fp8.permute %x [1, 0] : tensor<64x32xbf16> -> tensor<32x64xbf16>
+  %1 = fp8.grouped_matmul %t, %dy offsets(%o : tensor<3xi32>) align = 1 : tensor<32x64xbf16>, tensor<64x48xbf16> -> tensor<2x32x48xf32>
+  // CHECK: fp8.grouped_linear %{{.*}}, %{{.*}} offsets(%{{.*}} : tensor<3xi32>) recipe <block128> balanced = 32 : tensor<64x32xbf16>, tensor<2x48x32xbf16> -> tensor<64x48xbf16>
+  %2 = fp8.grouped_linear %x, %w offsets(%o : tensor<3xi32>) recipe<block128> balanced = 32 : tensor<64x32xbf16>, tensor<2x48x32xbf16> -> tensor<64x48xbf16>
+  // CHECK: fp8.grouped_linear_dgrad %{{.*}}, %{{.*}} offsets(%{{.*}} : tensor<3xi32>) recipe <rowwise> : tensor<64x48xbf16>, tensor<2x48x32xbf16> -> tensor<64x32xbf16>
+  %3 = fp8.grouped_linear_dgrad %dy, %w offsets(%o : tensor<3xi32>) recipe<rowwise> : tensor<64x48xbf16>, tensor<2x48x32xbf16> -> tensor<64x32xbf16>
+  // CHECK: fp8.grouped_linear_wgrad %{{.*}}, %{{.*}} offsets(%{{.*}} : tensor<3xi32>) recipe <tensorwise> : tensor<64x48xbf16>, tensor<64x32xbf16> -> tensor<2x48x32xbf16>
+  %4 = fp8.grouped_linear_wgrad %dy, %x offsets(%o : tensor<3xi32>) recipe<tensorwise> : tensor<64x48xbf16>, tensor<64x32xbf16> -> tensor<2x48x32xbf16>
+  return
+}
+
 // CHECK-LABEL: func @kernels
 func.func @kernels(%x: tensor<64x32xbf16>, %m: tensor<1x1xf32>, %h: tensor<16xf32> {fp8.state}) {
   // CHECK: fp8.kernel state (%{{.*}} = %{{.*}} : tensor<1x1xf32>, %{{.*}} = %{{.*}} : tensor<16xf32>) {

@@ -83,8 +83,8 @@ struct TensorsFit : OpTrait::TraitBase<ConcreteType, TensorsFit> {
 /// slice, reshape, bitcast, wait and remat_barrier.
 bool isView(Operation *op);
 
-/// The type of a matrix of `type` with its two dimensions exchanged, encoding
-/// and all.
+/// The type of a matrix, or of several, with the last two dimensions exchanged,
+/// encoding and all.
 RankedTensorType exchangeDimensions(RankedTensorType type);
 
 /// The operand of `result`'s op whose storage `result` names, or null where it
@@ -121,6 +121,7 @@ inline constexpr StringLiteral kDonatedAttr = "fp8.donated";
 inline constexpr StringLiteral kFrozenAttr = "fp8.frozen";
 inline constexpr StringLiteral kShardAttr = "fp8.shard";
 inline constexpr StringLiteral kCoordinateAttr = "fp8.coordinate";
+inline constexpr StringLiteral kRowsPerGroupAttr = "fp8.rows_per_group";
 inline constexpr StringLiteral kPlacementAttr = "fp8.placement";
 inline constexpr StringLiteral kNameAttr = "fp8.name";
 inline constexpr StringLiteral kSegmentAttr = "fp8.segment";

@@ -38,6 +38,7 @@ def FP8_Dialect : Dialect {
     | `fp8.frozen` | function argument | unit | gets no gradient |
     | `fp8.shard` | function argument or result | array of strings, one a dimension | the grid axis along which the ranks hold parts of that dimension, `""` for none; the type is that of one part |
     | `fp8.coordinate` | function argument, an i32 tensor of one element | string | holds the coordinate of the rank along this axis of the grid |
+    | `fp8.rows_per_group` | function argument, an i32 tensor of rank 1 | an i64, not negative | in test runs the offsets of `fp8.grouped_matmul` that it holds are its multiples |
     | `fp8.placement` | function result | `"arena"` or `"caller"` | whose buffer holds it |
     | `fp8.name` | function result | string, not empty | what artifacts call it |
     | `fp8.segment` | function argument or result | `"saved"` or `"deferred"` | what crosses between the parts of a step, set by `fp8-split` |

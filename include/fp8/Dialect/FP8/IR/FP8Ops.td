@@ -10,6 +10,7 @@
 #define FP8_DIALECT_FP8_IR_FP8OPS_TD
 
 include "fp8/Dialect/FP8/IR/FP8LinearOps.td"
+include "fp8/Dialect/FP8/IR/FP8GroupedOps.td"
 include "fp8/Dialect/FP8/IR/FP8CastOps.td"
 include "fp8/Dialect/FP8/IR/FP8ViewOps.td"
 include "fp8/Dialect/FP8/IR/FP8ComputeOps.td"
