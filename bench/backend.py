@@ -7,7 +7,7 @@
 # that were asked of torch's allocator, what was said before the step ran, and how far the gradients are from those of eager mode.
 #
 # usage: backend.py [--kind ffn|block] [--layers 4 --tokens 16384 --dim 4096 --ffn 14336 --heads 32 --groups 8]
-#        [--parts 0.8] [--repeats 15] [--device cuda|cpu] [--out FILE.json]
+#        [--parts 0.8] [--leave OP...] [--profile] [--skip-stock] [--repeats 15] [--device cuda|cpu] [--out FILE.json]
 #
 # ===----------------------------------------------------------------------=== #
 """Prints a table and writes it as JSON."""
@@ -46,7 +46,7 @@ def gradients(stack, inputs, gradient):
     return [item.float().cpu() for item in run_step(stack, inputs, gradient)]
 
 
-def measure(options, row, reference, budget=None):
+def measure(options, row, reference, budget=None, leave=()):
     """One way: compiles, runs, fills in the row; gives the backend, if it is ours."""
     import torch
     from fp8opt.apply import Backend
@@ -55,7 +55,7 @@ def measure(options, row, reference, budget=None):
     cuda = options.device == "cuda"
     backend = None
     if row["name"] != BASELINE:
-        backend = Backend(budget, "h200" if cuda else "cpu")
+        backend = Backend(budget, "h200" if cuda else "cpu", leave=leave)
     for layer in stack.layers:
         layer.compile(dynamic=False, **({"backend": backend} if backend else {}))
     started = time.time()
@@ -67,7 +67,7 @@ def measure(options, row, reference, budget=None):
         row["said_bytes"] = backend.expected_peak_bytes(options.layers)
         row["arena_bytes"] = sum(memory.numel() for memory in backend.arenas.memory.values())
         row["left"], row["graphs"], row["stretches"] = backend.left, len(backend.graphs), len(backend.stretches)
-        row["plan_peak_bytes"] = [plan.plan["peak_bytes"] for plan in backend.partitioner.plans]
+        row["plan_peak_bytes"] = [plan.plan["peak_bytes"] for plan in backend.plans]
     if not cuda:
         return backend
     run_step(stack, inputs, gradient)
@@ -91,7 +91,23 @@ def measure(options, row, reference, budget=None):
         torch.cuda.synchronize()
         times.append(start.elapsed_time(end))
     row["ms"] = statistics.median(times)
+    if options.profile and backend:
+        profile(row, stack, inputs, gradient)
     return backend
+
+
+def profile(row, stack, inputs, gradient):
+    """The kernels of one step, the longest first."""
+    import torch
+
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as found:
+        run_step(stack, inputs, gradient)
+        torch.cuda.synchronize()
+    row["kernels"] = [{"name": event.key, "count": event.count, "us": event.self_device_time_total}
+                      for event in sorted(found.key_averages(), key=lambda event: -event.self_device_time_total)
+                      if event.self_device_time_total > 0][:80]
+    for kernel in row["kernels"][:24]:
+        print(f"    {kernel['us'] / 1e3:>9.2f} ms {kernel['count']:>5} times  {kernel['name'][:100]}")
 
 
 def show(row):
@@ -128,10 +144,13 @@ def run(options):
             pathlib.Path(options.out).write_text(json.dumps(result, indent=1, default=str) + "\n")
         return backend
 
-    add(BASELINE)
+    if not options.skip_stock:
+        add(BASELINE)
     backend = add("fp8opt, fastest")
-    if backend is not None and backend.partitioner.plans:
-        peak = max(plan.plan["peak_bytes"] for plan in backend.partitioner.plans)
+    if options.leave:
+        add(f"fp8opt, PyTorch runs {', '.join(options.leave)}", None, options.leave)
+    if backend is not None and backend.plans:
+        peak = backend.expected_peak_bytes()
         del backend
         for part in options.parts:
             add(f"fp8opt, {part:g} of a layer's peak", int(part * peak))
@@ -151,6 +170,9 @@ def main():
                         ("repeats", 15)):
         parser.add_argument(f"--{name}", type=int, default=value)
     parser.add_argument("--parts", type=float, nargs="+", default=[0.8], help="budgets, of the fastest plan's peak of one layer")
+    parser.add_argument("--leave", nargs="+", default=[], help="operations that PyTorch runs, in one more row")
+    parser.add_argument("--profile", action="store_true", help="the kernels of each of our rows by their time")
+    parser.add_argument("--skip-stock", action="store_true")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--out")
     options = parser.parse_args()

@@ -104,6 +104,49 @@ def test_peak_of_blocks(kind, tools):
     assert arena + peak_of_a_step(module, module, inputs, {}) == backend.expected_peak_bytes(3)
 
 
+def test_budget(tools):
+    """A smaller budget gives no higher peak, and what fits is what runs; below that, the lowest peak, with a warning."""
+    module, inputs = Stack(1, 32, 128).bfloat16(), (torch.randn(1024, 32).bfloat16().requires_grad_(),)
+    expected = step(module, module, inputs, {})
+
+    def compiled(budget):
+        backend = Backend(budget, "cpu", str(tools / "fp8-opt"))
+        torch._dynamo.reset()
+        call = torch.compile(module, backend=backend, dynamic=False)
+        compare(step(call, module, inputs, {}), expected, BOUND)
+        arena, = (memory.numel() for memory in backend.arenas.memory.values())
+        assert arena + peak_of_a_step(call, module, inputs, {}) == backend.expected_peak_bytes()
+        return backend.expected_peak_bytes()
+
+    fastest = compiled(None)
+    assert compiled(fastest) == fastest
+    below = compiled(fastest - 1)
+    assert below < fastest
+    with pytest.warns(UserWarning, match="no plan of this graph runs within 1 B"):
+        assert compiled(1) <= below
+
+
+def test_kept_values_stay_for_another_backward(tools):
+    """What is kept may be written over by a backward pass, but not where another will read it."""
+    module, inputs, _ = make("feed_forward")
+    torch._dynamo.reset()
+    backend = Backend(target="cpu", compiler=str(tools / "fp8-opt"))
+    y = torch.compile(module, backend=backend, dynamic=False)(*inputs)
+    wanted = [*module.parameters(), *inputs]
+    passes = [torch.autograd.grad(y, wanted, torch.ones_like(y), retain_graph=keep) for keep in (True, True, False)]
+    assert any(stretch.donated for stretch in backend.stretches)
+    assert all(torch.equal(one, other) for found in passes[1:] for one, other in zip(found, passes[0]))
+
+
+def test_operations_left_to_torch(tools):
+    module, inputs, keywords = make("mlp")
+    expected = step(module, module, inputs, keywords)
+    backend = Backend(target="cpu", compiler=str(tools / "fp8-opt"), leave=["aten.sum.dim_IntList"])
+    torch._dynamo.reset()
+    compare(step(torch.compile(module, backend=backend, dynamic=False), module, inputs, keywords), expected, BOUND)
+    assert backend.left == {"aten.sum.dim_IntList": 2}
+
+
 def test_dropout_draws_eagers_mask(tools):
     """Results and gradients are 0 where eager's are."""
     masks = []

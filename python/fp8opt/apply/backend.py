@@ -14,13 +14,15 @@ from __future__ import annotations
 import copy
 import math
 import warnings
-from typing import Any, Dict, List, Optional, Sequence, Set, Tuple, Union
+from typing import AbstractSet, Any, Dict, Iterable, List, Optional, Sequence, Set, Tuple, Union
 
 import torch
 
 from ..arrays import run_torch
+from ..command import parse_bytes
 from ..compiler import Artifact, compile
 from ..errors import CompileError
+from ..explanations.planning import GraphPlan
 from ..graphs.graph import ELEMENT_BYTES, GraphError, Tensor
 from ..graphs.trace import default_decompositions, from_function
 from ..importer import Place, Program, import_function
@@ -35,6 +37,8 @@ __all__ = ["Backend", "fp8opt"]
 
 # Where a graph's `meta` says what it is a part of.
 _PART = "fp8opt_part"
+# How many plans are looked at for a budget.
+_PLANS = 5
 _RUNNABLE = {*ARITHMETIC, "float8_e4m3fn", "float8_e5m2"}
 
 
@@ -58,8 +62,10 @@ class Arenas:
 class Stretch(torch.nn.Module):
     """A part of a graph, compiled: called with the part's inputs, gives its outputs."""
 
-    def __init__(self, program: Program, artifact: Artifact, single: bool, arenas: Arenas, device: torch.device):
+    def __init__(self, program: Program, artifact: Artifact, single: bool, arenas: Arenas, device: torch.device,
+                 donated: AbstractSet[str]):
         super().__init__()
+        self.donated = donated
         self.device = device
         self.program, self.artifact, self.single, self.arenas = program, artifact, single, arenas
         self.function = next(iter(artifact.functions.values()))
@@ -85,6 +91,8 @@ class Stretch(torch.nn.Module):
         given: Dict[str, torch.Tensor] = {}
         for (name, tensor), value in zip(self.inputs, inputs):
             if name in self.shapes:
+                if name in self.donated and torch._C._autograd._get_current_graph_task_keep_graph():
+                    value = value.clone()  # another backward pass will read it
                 given[name] = _in_memory_order(value, tensor, self.shapes[name])
         device = inputs[0].device
         placed = {name: torch.empty(shape, dtype=dtype, device=device) for name, shape, dtype in self.results}
@@ -113,14 +121,16 @@ def _in_memory_order(value: torch.Tensor, tensor: Tensor, shape: Sequence[int]) 
 class Backend:
     """A backend of torch.compile with its settings; `torch.compile(backend="fp8opt")` is one with none set.
 
-    `budget` limits the peak of each graph's step, as planned. Stretches of a graph run with kernels of fp8-opt on the
-    device that their inputs lie on (a CPU, or the GPU of `target`); what has no op in the dialect is run by PyTorch.
-    All stretches share one arena a device (`arenas`). `stretches` lists what was compiled, `left` the operations that PyTorch
-    runs, with their numbers, `graphs` the joint graphs."""
+    Stretches of a graph run with kernels of fp8-opt on the device that their inputs lie on (a CPU, or the GPU of `target`); what
+    has no op in the dialect is run by PyTorch, and so are the operations that `leave` names (`"aten.sum.dim_IntList"`). All
+    stretches share one arena a device (`arenas`). `budget` limits the peak of each graph's step (`expected_peak_bytes`): of several
+    plans the fastest one that is within it is taken, or the one of the lowest peak, with a warning. `stretches` lists what was
+    compiled, `left` the operations that PyTorch runs, with their numbers, `graphs` the joint graphs, `plans` their plans."""
 
-    def __init__(self, budget: Budget = None, target: str = "h200", compiler: Optional[str] = None):
-        self.partitioner = PlanPartitioner(budget, target, compiler)
-        self.target = target
+    def __init__(self, budget: Budget = None, target: str = "h200", compiler: Optional[str] = None, leave: Iterable[str] = ()):
+        self.budget = None if budget is None else parse_bytes(budget)
+        self.target, self.compiler, self.leave = target, compiler, frozenset(leave)
+        self.plans: List[GraphPlan] = []
         self.stretches: List[Stretch] = []
         self.arenas = Arenas()
         self.left: Dict[str, int] = {}
@@ -143,19 +153,51 @@ class Backend:
         return sum(arenas.values()) + peak_of_blocks([graph.cost() for graph in self.graphs] * blocks)
 
     def _partition(self, joint: torch.fx.GraphModule, joint_inputs: Any, **options: Any) -> Any:
-        forward, backward = self.partitioner(joint, joint_inputs, **options)
-        count = options["num_fwd_outputs"]
-        given = [node.name for node in forward.graph.nodes if node.op == "placeholder"]
-        saved = {place: given.index(node.name) for place, node in enumerate(results_of(forward)[count:])
-                 if isinstance(node, torch.fx.Node) and node.op == "placeholder"}
+        budget = self._budget_of_plan(joint, options) if self.budget is not None else None
+        return self._split(joint, joint_inputs, budget, options)
+
+    def _split(self, joint: torch.fx.GraphModule, joint_inputs: Any, budget: Optional[int], options: Dict[str, Any]) -> Any:
+        """The parts of a joint graph by its plan at a budget."""
+        partitioner = PlanPartitioner(budget, self.target, self.compiler)
+        forward, backward = partitioner(joint, joint_inputs, **options)
+        self.plans += partitioner.plans
         forward.meta[_PART], backward.meta[_PART] = ((len(self.graphs), part) for part in ("forward", "backward"))
-        self.graphs.append(CompiledGraph(count, frozenset(options.get("static_lifetime_input_indices") or ()), saved))
+        self.graphs.append(CompiledGraph.of(forward, options["num_fwd_outputs"],
+                                            options.get("static_lifetime_input_indices") or ()))
         return forward, backward
 
+    def _budget_of_plan(self, joint: torch.fx.GraphModule, options: Dict[str, Any]) -> Optional[int]:
+        """Of plans from the fastest to the one of the smallest peak, the budget of the first that runs within ours. What a plan
+        says is the peak of one program; here it is run in stretches, which is what counts. Which plans there are does not depend
+        on our budget, so that a smaller one never gives a higher peak."""
+        assert self.budget is not None
+        found: List[Tuple[int, Optional[int]]] = []
+        budgets: List[Optional[int]] = [None]
+        for index in range(_PLANS):
+            if index >= len(budgets):
+                break
+            probe = Backend(None, self.target, self.compiler, self.leave)
+            parts = probe._split(copy.deepcopy(joint), None, budgets[index], dict(options))
+            if not probe.plans:
+                return None
+            if index == 0:
+                plan = probe.plans[0].plan
+                most, least = plan["peak_bytes"], plan["min_feasible_peak_bytes"]
+                budgets += sorted({least + (most - least) * part // (_PLANS - 1) for part in range(_PLANS - 1)}, reverse=True)
+            for part in parts:
+                probe._compile(part, None)
+            found.append((probe.expected_peak_bytes(), budgets[index]))
+            if found[-1][0] <= self.budget:
+                return found[-1][1]
+        peak, budget = min(found, key=lambda entry: entry[0])
+        warnings.warn(f"no plan of this graph runs within {self.budget:,} B; the one of the lowest peak, {peak:,} B, is taken",
+                      stacklevel=2)
+        return budget
+
     def _compile(self, module: torch.fx.GraphModule, _inputs: Any) -> Any:
-        lowered = self.lower(module)
-        if _PART in module.meta:
-            index, part = module.meta[_PART]
+        index, part = module.meta.get(_PART, (None, ""))
+        lowered = self.lower(module, self.graphs[index].own if part == "backward" else frozenset())
+        if index is not None:
             setattr(self.graphs[index], part, lowered)
         # What is given is let go after its last use.
         lowered.graph.set_codegen(torch.fx.graph._BoxedCodeGen())
@@ -167,21 +209,24 @@ class Backend:
         run._boxed_call = True  # type: ignore[attr-defined]
         return run
 
-    def lower(self, module: torch.fx.GraphModule) -> torch.fx.GraphModule:
-        """The graph with its stretches replaced by compiled ones."""
+    def lower(self, module: torch.fx.GraphModule, own: AbstractSet[str] = frozenset()) -> torch.fx.GraphModule:
+        """The graph with its stretches replaced by compiled ones. Inputs that are its `own` may be written over by the last that
+        reads them."""
         from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
         from torch.fx.passes.operator_support import create_op_support
 
         _split_reciprocals(module)
-        supported = _supported(module)
+        supported = _supported(module) - {node.name for node in module.graph.nodes if str(node.target) in self.leave}
         while True:
             support = create_op_support(lambda _modules, node: node.name in supported)
             lowered = copy.deepcopy(module)
             cutter = CapabilityBasedPartitioner(lowered, support, allows_single_node_partition=True)
             parts = [part for part in cutter.propose_partitions() if any(_computes(node) for node in part.nodes)]
             lowered = cutter.fuse_partitions(parts)
-            found = {node.target: _import(lowered.get_submodule(node.target)) for node in lowered.graph.nodes
-                     if node.op == "call_module"}
+            donated = {node.target: {operand.name for operand in node.all_input_nodes
+                                     if operand.name in own and list(operand.users) == [node]}
+                       for node in lowered.graph.nodes if node.op == "call_module"}
+            found = {name: _import(lowered.get_submodule(name), names) for name, names in donated.items()}
             # Operations whose chain a stretch has a piece of only.
             cut = {name for program in found.values() if isinstance(program, Program) for name in program.unsupported}
             if not cut & supported:
@@ -191,11 +236,12 @@ class Backend:
             if node.op == "call_function" and node.name not in supported:
                 self.left[str(node.target)] = self.left.get(str(node.target), 0) + 1
         for name, program in found.items():
-            self._replace(lowered, name, program)
+            self._replace(lowered, name, program, donated[name])
         lowered.recompile()
         return lowered
 
-    def _replace(self, module: torch.fx.GraphModule, name: str, program: Union[Program, GraphError]) -> None:
+    def _replace(self, module: torch.fx.GraphModule, name: str, program: Union[Program, GraphError],
+                 donated: AbstractSet[str]) -> None:
         part = module.get_submodule(name)
         devices = [node.meta["val"].device for node in part.graph.nodes if node.op == "placeholder"]
         try:
@@ -206,7 +252,7 @@ class Backend:
             warnings.warn(f"PyTorch runs a stretch that fp8-opt did not compile: {error}", stacklevel=2)
             return
         single = isinstance(results_of(part), torch.fx.Node)
-        stretch = Stretch(program, artifact, single, self.arenas, devices[0])
+        stretch = Stretch(program, artifact, single, self.arenas, devices[0], donated)
         self.stretches.append(stretch)
         setattr(module, name, stretch)
 
@@ -235,14 +281,14 @@ def _split_reciprocals(module: torch.fx.GraphModule) -> None:
     module.recompile()
 
 
-def _import(part: torch.fx.GraphModule) -> Union[Program, GraphError]:
-    """The program of a stretch, or why there is none."""
+def _import(part: torch.fx.GraphModule, donated: AbstractSet[str]) -> Union[Program, GraphError]:
+    """The program of a stretch, which may write over inputs that are `donated`, or why there is none."""
     output = next(node for node in reversed(part.graph.nodes) if node.op == "output")
     results = output.args
     try:
         if isinstance(results[0], torch.fx.Node):
             output.args = (results,)
-        return import_function(from_function(part))
+        return import_function(from_function(part), donated=donated)
     except GraphError as error:
         return error
     finally:

@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 import operator
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, Dict, FrozenSet, Iterable, List, Optional, Sequence, Tuple
 
@@ -142,14 +143,28 @@ class _Run:
 @dataclass
 class CompiledGraph:
     """A joint graph that the backend has compiled: `forward` and `backward` are its parts as they run. `forward_outputs` is
-    how many results of forward are the module's, `static` are the places of parameters among the inputs, `differentiable` those
-    of inputs with a gradient."""
+    how many results of forward are the module's, `static` are the places of parameters among the inputs, `saved_inputs` those of
+    inputs that are kept for backward. `own` names what is kept that nobody else has."""
 
     forward_outputs: int
     static: FrozenSet[int]
-    saved_inputs: Dict[int, int]  # a place among what is saved: the place of the input that it is
+    saved_inputs: FrozenSet[int]
+    own: FrozenSet[str]
     forward: Optional[torch.fx.GraphModule] = None
     backward: Optional[torch.fx.GraphModule] = None
+
+    @staticmethod
+    def of(forward: torch.fx.GraphModule, forward_outputs: int, static: Iterable[int]) -> CompiledGraph:
+        """What there is to know from the forward graph that a partitioner has given."""
+        outputs = results_of(forward)
+        inputs = [node for node in forward.graph.nodes if node.op == "placeholder"]
+        saved = [node for node in outputs[forward_outputs:] if isinstance(node, torch.fx.Node)]
+        holders = Counter(_storage(node) for node in dict.fromkeys([*inputs, *outputs[:forward_outputs], *saved])
+                          if isinstance(node, torch.fx.Node))
+        return CompiledGraph(forward_outputs, frozenset(static),
+                             frozenset(inputs.index(node) for node in saved if node.op == "placeholder"),
+                             frozenset(node.name for node in saved if holders[_storage(node)] == 1 and node not in inputs
+                                       and node not in outputs[:forward_outputs]))
 
     def cost(self) -> BlockCost:
         """What a step of the graph takes in torch's memory, the arena left out (`seconds` is 0). Temporaries within an
@@ -163,12 +178,18 @@ class CompiledGraph:
         given = {place: next(iter(storages)) for place, storages in enumerate(saved) if storages and storages <= kept}
         second = _Run(self.backward, given, first.lives.sizes)
         gradients = results_of(self.backward)
-        own = {place for place in self.saved_inputs.values() if place not in self.static and place < len(gradients)
+        own = {place for place in self.saved_inputs if place not in self.static and place < len(gradients)
                and isinstance(gradients[place], torch.fx.Node)}
         parameters = frozenset().union(*(second.of(item) for place, item in enumerate(gradients) if place in self.static))
         inputs = [node for node in self.forward.graph.nodes if node.op == "placeholder"]
         return BlockCost(first.bytes(kept), sum(_storage_bytes(inputs[place]) for place in own), first.lives.peak,
                          second.lives.peak, second.bytes(parameters), first.bytes(results), 0.0)
+
+
+def _storage(node: torch.fx.Node) -> int:
+    """What tells the storage of a value, where it is a tensor."""
+    value = node.meta.get("val")
+    return value.untyped_storage()._cdata if isinstance(value, torch.Tensor) else id(node)
 
 
 def _storage_bytes(node: torch.fx.Node) -> int:

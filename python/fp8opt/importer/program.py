@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Callable, Dict, List, Optional, Sequence, Tuple
+from typing import AbstractSet, Callable, Dict, List, Optional, Sequence, Tuple
 
 from ..builder import Module
 from ..graphs.graph import ELEMENT_BYTES, Graph, GraphError, Node, Ref, Tensor
@@ -272,9 +272,9 @@ def import_graph(graph: Graph, name: str = "step") -> Program:
                    state.unsupported)
 
 
-def import_function(graph: Graph, name: str = "stretch") -> Program:
+def import_function(graph: Graph, name: str = "stretch", donated: AbstractSet[str] = frozenset()) -> Program:
     """The program of a graph without a backward pass: one function whose results lie where its caller says, called
-    `r0`, `r1` and so on.
+    `r0`, `r1` and so on. Inputs that are `donated` may be written over.
 
     Raises `GraphError` where a tensor has no elements, or no output is computed."""
     from .scaled import find_scaling, groups_of_inputs
@@ -287,7 +287,7 @@ def import_function(graph: Graph, name: str = "stretch") -> Program:
     groups = groups_of_inputs(graph)
     for item in graph.inputs:
         if item.tensor is not None and item.name in read_in:
-            _argument(state, item, groups.get(item.name))
+            _argument(state, item, groups.get(item.name), item.name in donated)
     step = state.f.step()
     arguments = {id(argument): argument for argument in state.f.arguments}
     names: Dict[int, str] = {}
@@ -338,9 +338,9 @@ def _read_inputs(graph: Graph, live: Sequence[Node]) -> set:
     return names | {item.value for item in graph.outputs if item.value}
 
 
-def _argument(state: Importer, item, group: Optional[Tuple[int, int]] = None) -> None:
+def _argument(state: Importer, item, group: Optional[Tuple[int, int]] = None, donated: bool = False) -> None:
     """An argument for an input; `group` is what an FP8 matrix was scaled by."""
-    tensor, marks = item.tensor, []
+    tensor, marks = item.tensor, ["fp8.donated"] if donated else []
     if item.kind in ("parameter", "buffer"):
         marks.append("fp8.parameter")
     elif item.kind == "tangent":
