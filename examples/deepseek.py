@@ -32,9 +32,9 @@ EPS = 2.0**-20
 
 @dataclass(frozen=True)
 class Sizes:
-    """Of a layer. `parts`: how many ranks' parts one rank has. `experts` are those of one rank; a token goes to `top_k` experts, and each has room for `capacity` times as
-    many tokens as it gets if all get as many as each other. `opaque`: attention and routing are known by sizes and cost
-    only."""
+    """Of a layer. `experts` are those of one rank; a token goes to `top_k` experts, and each has room for `capacity` times as
+    many tokens as it gets if all get as many as each other, or, `grouped`, all of a rank share that room. `opaque`: attention
+    and routing are known by sizes and cost only. `parts`: how many ranks' parts one rank has."""
 
     tokens: int
     hidden: int
@@ -52,6 +52,7 @@ class Sizes:
     opaque: bool
     capacity: float = 1.0
     parts: int = 1
+    grouped: bool = False
 
 
 # config.json of deepseek-ai/DeepSeek-V3; 256 experts over 32 ranks.
@@ -93,6 +94,12 @@ class Layer:
         return self.f.argument(name, tensor("bf16", *shape), "fp8.parameter", shard=self.shard(split))
 
     def plain(self, x: Value, w: Value, name: str) -> Value:
+        if w.type.rank == 3:
+            balanced = self.expert_rows(1.0) * self.sizes.experts
+            if self.recipe == "bf16":
+                return self.f.grouped_matmul(x, self.f.permute(w, [0, 2, 1], name=f"{name}.w_t"), self.offsets, 128,
+                                             balanced=balanced, name=name)
+            return self.f.grouped_linear(x, w, self.offsets, self.recipe, balanced, name=name)
         if self.recipe == "bf16":
             return self.f.matmul(x, self.f.permute(w, [1, 0], name=f"{name}.w_t"), name=name)
         return self.f.linear(x, w, self.recipe, name=name)
@@ -206,6 +213,10 @@ class Layer:
         s = self.sizes
         router = [self.weight("router.w", 256, s.hidden)] if s.opaque else [self.vector("router.w", s.hidden)]
         self.router = router[0]
+        if s.grouped:
+            shapes = (s.experts, 2 * s.expert_ffn, s.hidden), (s.experts, s.hidden, s.expert_ffn)
+            return [tuple(self.f.parameter(f"experts.{name}.w", tensor("bf16", *shape))
+                          for name, shape in zip(("fc1", "fc2"), shapes))]
         return [(self.weight(f"experts.{index}.fc1.w", 2 * s.expert_ffn, s.hidden),
                  self.weight(f"experts.{index}.fc2.w", s.hidden, s.expert_ffn)) for index in range(s.experts)]
 
@@ -215,39 +226,45 @@ class Layer:
         tokens, shares, back = dispatch(x)
         results = []
         for index, (part, share, (fc1, fc2)) in enumerate(zip(tokens, shares, weights)):
-            prefix = f"experts.{index}."
+            prefix = "experts." if self.sizes.grouped else f"experts.{index}."
             act = self.swiglu(self.plain(part, fc1, f"{prefix}fc1"), f"{prefix}act", share)
             results.append(self.plain(act, fc2, f"{prefix}fc2"))
         return combine(results, back)
 
-    def expert_rows(self) -> int:
+    def expert_rows(self, capacity: float) -> int:
         """The tokens that an expert has room for: whole blocks of 128, which 1x128 scales along the tokens need."""
         s = self.sizes
-        return -(-int(s.capacity * self.rows * s.top_k) // s.experts // 128) * 128
+        return -(-int(capacity * self.rows * s.top_k) // s.experts // 128) * 128
 
     def opaque_dispatch(self, x: Value):
         """Scores, the exchange of tokens between ranks, and their order by expert. What is received is whole beside its
         copy in order; only the order, a number a token, is needed later. All is planned at the experts' capacity."""
         s, f, rows = self.sizes, self.f, self.rows
-        part = self.expert_rows()
+        part = self.expert_rows(s.capacity)
         received = part * s.experts
+        parts = [received] if s.grouped else [part] * s.experts
         share, order = f.opaque("router", [x, self.router], [tensor("f32", rows, s.top_k), tensor("i32", rows, s.top_k)],
                                 flops=2 * rows * s.hidden * 256, scratch_bytes=2 * 4 * rows * 256,
                                 adjoint={"name": "router_backward", "operands": [0, 1], "results": [0, 1],
                                          "scratch_bytes": 4 * rows * 256}, name="router")
-        tokens = f.opaque("dispatch", [x, order], [tensor("bf16", part, s.hidden)] * s.experts,
+        types = [tensor("bf16", rows, s.hidden) for rows in parts]
+        if s.grouped:
+            types.append(tensor("i32", s.experts + 1))
+        tokens = f.opaque("dispatch", [x, order], types,
                           scratch_bytes=2 * received * s.hidden,
                           adjoint={"name": "dispatch_backward", "operands": [1], "results": [],
                                    "scratch_bytes": 2 * received * s.hidden}, name="routed")
-        shares = f.opaque("dispatch_shares", [share, order], [tensor("f32", part, 1)] * s.experts,
+        shares = f.opaque("dispatch_shares", [share, order], [tensor("f32", rows, 1) for rows in parts],
                           adjoint={"name": "dispatch_shares_backward", "operands": [1], "results": []}, name="shares")
+        if s.grouped:
+            self.offsets = tokens.pop()
         return tokens, shares, order
 
     def opaque_combine(self, results: List[Value], order: Value) -> Value:
         s = self.sizes
-        scratch = 2 * self.expert_rows() * s.experts * s.hidden
+        scratch = 2 * self.expert_rows(s.capacity) * s.experts * s.hidden
         (y,) = self.f.opaque("combine", [*results, order], [tensor("bf16", self.rows, s.hidden)], scratch_bytes=scratch,
-                             adjoint={"name": "combine_backward", "operands": [s.experts], "results": [],
+                             adjoint={"name": "combine_backward", "operands": [len(results)], "results": [],
                                       "scratch_bytes": scratch}, name="combined")
         return y
 
@@ -294,6 +311,8 @@ def main() -> int:
     parser.add_argument("--ranks", type=int, help="tensor-parallel ranks (16; small: 4)")
     parser.add_argument("--capacity", type=float, default=1.0,
                         help="room of an expert, in multiples of what it gets if all get as many tokens (1)")
+    parser.add_argument("--grouped", action="store_true",
+                        help="the experts of a rank share their room: their linears are products of groups of rows")
     parser.add_argument("--small", action="store_true", help="small, and every op one that runs")
     parser.add_argument("--parts", type=int, help="with --small: the layer of so many ranks, on one")
     options = parser.parse_args()
@@ -308,9 +327,14 @@ def main() -> int:
     if options.capacity < 1 or (options.small and options.capacity != 1):
         print(f"error: expected --capacity of at least 1, and without --small, but got {options.capacity}", file=sys.stderr)
         return 1
-    sizes = small_sizes(ranks, options.parts or 1) if options.small else replace(FULL, capacity=options.capacity)
+    if options.grouped and (options.small or options.kind != "moe"):
+        print("error: expected --grouped with --kind=moe, and without --small", file=sys.stderr)
+        return 1
+    sizes = (small_sizes(ranks, options.parts or 1) if options.small
+             else replace(FULL, capacity=options.capacity, grouped=options.grouped))
     small = " --small" if options.small else ""
     small += f" --capacity={options.capacity}" if options.capacity != 1 else ""
+    small += " --grouped" if options.grouped else ""
     count = f"--parts={ranks}" if options.parts else f"--ranks={ranks}"
     print(f"// python3 examples/deepseek.py --kind={options.kind} --recipe={options.recipe} {count}{small}")
     what = "dense layer" if options.kind == "dense" else "layer of experts"

@@ -6,6 +6,8 @@
 #
 # ===----------------------------------=== #
 
+import re
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -150,3 +152,22 @@ def test_the_plan_says_what_is_balanced():
         assert (entry["groups"], entry["align"], entry["capacity_rows"], entry["balanced_rows"]) == (GROUPS, 16, CAPACITY, 128)
         assert 0 < entry["balanced_us"] < entry["us"]
     assert 0 < plan["balanced_peak_bytes"] < plan["peak_bytes"]
+
+
+def test_text_and_builder_give_the_same_program():
+    module = Module(locations=False)
+    f = module.function("expert")
+    x = f.argument("x", tensor("bf16", 512, 128))
+    layer = GroupedLinear(f, "fc", 2, 128, 256, Block128(), single_weight=True, balanced=256)
+    offsets = f.argument("offsets", tensor("i32", 3), rows_per_group=128)
+    f.returns(layer(x, offsets))
+    text = """func.func @expert(%x: tensor<512x128xbf16> loc("x"), %w: tensor<2x256x128xbf16> {fp8.parameter} loc("fc.weight"),
+    %offsets: tensor<3xi32> {fp8.rows_per_group = 128 : i64} loc("offsets")) -> tensor<512x256xbf16> {
+  %y = fp8.grouped_linear %x, %w offsets(%offsets : tensor<3xi32>) recipe<block128> balanced = 256
+      : tensor<512x128xbf16>, tensor<2x256x128xbf16> -> tensor<512x256xbf16> loc("fc")
+  return %y : tensor<512x256xbf16>
+}"""
+    first, second = (re.sub(r'":\d+:\d+', '"', fp8opt.verify(program)) for program in (module, text))
+    assert first == second and "fp8.grouped_linear" in first
+    plans = [fp8opt.compile(program).plan for program in (module, text)]
+    assert plans[0]["saved"] == plans[1]["saved"] and plans[0]["peak_bytes"] == plans[1]["peak_bytes"]

@@ -253,3 +253,16 @@ func.func @in_flight(%x: tensor<8xf32>) -> (tensor<8xf32>, tensor<16xf32>) {
   return %o, %w : tensor<8xf32>, tensor<16xf32>
 }
 }
+
+// -----
+
+// A product of groups has no accumulator.
+func.func @grouped(%x: tensor<8x8xbf16> {fp8.donated}, %w: tensor<2x8x8xbf16>, %o: tensor<3xi32>) -> tensor<8x8xbf16> {
+  // expected-error @+1 {{which is not its accumulator and nothing else}}
+  %a = fp8.kernel matmul (%0 = %x : tensor<8x8xbf16>, %1 = %w : tensor<2x8x8xbf16>, %2 = %o : tensor<3xi32>) -> (tensor<8x8xbf16>)
+      attributes {in_place = array<i64: 0>} {
+    %3 = fp8.grouped_matmul %0, %1 offsets(%2 : tensor<3xi32>) align = 1 : tensor<8x8xbf16>, tensor<2x8x8xbf16> -> tensor<8x8xbf16>
+    fp8.yield %3 : tensor<8x8xbf16>
+  }
+  return %a : tensor<8x8xbf16>
+}
