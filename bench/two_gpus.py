@@ -3,12 +3,12 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
 # Two figures of docs/performance.md, in one run. The feed-forward stack of Llama-3-8B sizes with its weights sharded over two
-# GPUs, beside the same tokens on one GPU and beside PyTorch (torch_fsdp.py): time, peak, and how much of each transfer is
+# GPUs, beside the same tokens on one GPU (on each: two are not equally fast, and a step of both takes the slower) and beside PyTorch (torch_fsdp.py): time, peak, and how much of each transfer is
 # hidden, as the ledger of a step sees it. And six column-parallel linears under sequence parallelism
 # (examples/sequence_parallel.py): planned and measured peak.
 #
 # usage: two_gpus.py compile BIN_DIR ARTIFACTS          on any machine; BIN_DIR has fp8-opt
-#        two_gpus.py run BIN_DIR ARTIFACTS OUT [--no-torch] [--once]   on two GPUs; BIN_DIR has fp8-run
+#        two_gpus.py run BIN_DIR ARTIFACTS OUT [--no-torch] [--no-linears] [--once]   on two GPUs; BIN_DIR has fp8-run
 #
 # ===---------------------------------------------------------------------=== #
 """Compiles, then runs, steps for two GPUs and prints tables."""
@@ -48,8 +48,8 @@ class Runs:
     def __init__(self, bin_dir, artifacts, out):
         self.bin_dir, self.artifacts, self.out = bin_dir, artifacts, out
 
-    def run(self, name, label, *options, ranks=2):
-        """The JSON of a run; its steps are timed after a warm-up."""
+    def run(self, name, label, *options, ranks=2, device=0):
+        """The JSON of a run, of one rank on `device`; its steps are timed after a warm-up."""
         result = self.out / f"{label}.json"
         result.unlink(missing_ok=True)
         command = [self.bin_dir / "fp8-run", self.artifacts / f"{name}.fp8", "--backend=cuda", f"--json={result}", *options]
@@ -57,7 +57,7 @@ class Runs:
             command.append(f"--ranks={ranks}")
         with open(self.out / f"{label}.log", "w") as log:
             done = subprocess.run(list(map(str, command)), stdout=log, stderr=subprocess.STDOUT, timeout=150,
-                                  env={**os.environ, **({"CUDA_VISIBLE_DEVICES": "0"} if ranks == 1 else {})})
+                                  env={**os.environ, **({"CUDA_VISIBLE_DEVICES": str(device)} if ranks == 1 else {})})
         if done.returncode or not result.exists():
             errors = [line for line in (self.out / f"{label}.log").read_text().splitlines() if "error" in line]
             print(f"{label}: exit code {done.returncode}: {errors[:3]}", flush=True)
@@ -94,10 +94,11 @@ def stack(runs, rounds, torch, summary):
     print(f"{'four layers, 16,384 tokens a rank':<38}{'ms':>9}{'peak MiB':>11}{'planned':>11}", flush=True)
     times = {}
     for number in range(rounds):
-        for label, name, ranks, options in [("one GPU", "single", 1, []), ("one GPU, graph", "single", 1, ["--graph"]),
-                                            ("two GPUs", "fsdp", 2, []), ("two GPUs, graph", "fsdp", 2, ["--graph"])]:
-            done = runs.run(name, f"{name}{'-graph' if options else ''}-{number}", "--steps=20", "--warmup=5", *options,
-                            ranks=ranks)
+        for label, name, ranks, device in [("GPU 0 alone", "single", 1, 0), ("GPU 1 alone", "single", 1, 1),
+                                           ("two GPUs", "fsdp", 2, 0), ("two GPUs, graph", "fsdp", 2, 0)]:
+            options = ["--graph"] if "graph" in label else []
+            done = runs.run(name, f"{name}{'-graph' if options else ''}-{device}-{number}", "--steps=20", "--warmup=5", *options,
+                            ranks=ranks, device=device)
             row(label, done)
             if done:
                 times.setdefault(label, []).append(median(done))
@@ -153,7 +154,8 @@ def main():
     summary = {}
     runs = Runs(bin_dir, artifacts, out)
     stack(runs, 1 if "--once" in sys.argv else 2, "--no-torch" not in sys.argv, summary)
-    linears(runs, summary)
+    if "--no-linears" not in sys.argv:
+        linears(runs, summary)
     (out / "two_gpus.json").write_text(json.dumps(summary, indent=1))
 
 

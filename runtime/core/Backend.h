@@ -109,6 +109,9 @@ public:
   /// of a job, which outlive the tasks. Null: this is the only one.
   virtual bool setRanks(Communicator *ranks, const Manifest &manifest,
                         std::string &error) = 0;
+  /// What carries tensors between ranks, in a few words; empty where nothing
+  /// does.
+  virtual std::string transport() const = 0;
   /// What is enqueued on `stream` from here on begins on all ranks at about
   /// the same time, for timing. Does nothing on the CPU.
   virtual bool alignRanks(void *stream, std::string &error) = 0;

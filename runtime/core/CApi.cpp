@@ -25,6 +25,7 @@ struct fp8rt_error {
 };
 struct fp8rt_program {
   std::unique_ptr<Program> program;
+  std::string transport = {};
 };
 struct fp8rt_runner {
   std::unique_ptr<Runner> runner;
@@ -487,9 +488,16 @@ int fp8rt_set_ranks(fp8rt_program *program, fp8rt_ranks *ranks,
     if (!checkRankCount(program->program->manifest, count, message))
       return false;
     program->program->ranks = ranks ? ranks->communicator.get() : nullptr;
-    return program->program->backend->setRanks(
-        program->program->ranks, program->program->manifest, message);
+    if (!program->program->backend->setRanks(
+            program->program->ranks, program->program->manifest, message))
+      return false;
+    program->transport = program->program->backend->transport();
+    return true;
   });
+}
+
+const char *fp8rt_get_transport(const fp8rt_program *program) {
+  return program->transport.c_str();
 }
 
 int fp8rt_align_ranks(fp8rt_program *program, void *stream,

@@ -219,6 +219,7 @@ public:
     return true;
   }
 
+  std::string transport() const override { return ranks ? "messages" : ""; }
   bool alignRanks(void *, std::string &) override { return true; }
 
   std::unique_ptr<CollectiveTask> prepareCollective(Exchange &exchange,

@@ -250,6 +250,7 @@ public:
                 std::string &error) override {
 #ifdef FP8RT_HAVE_NCCL
     collectives.reset();
+    hasRanks = ranks != nullptr;
     if (ranks)
       collectives = CudaCollectives::open(*device, ranks, manifest, error);
     return !ranks || collectives;
@@ -266,6 +267,14 @@ public:
     return !collectives || collectives->align(stream, error);
 #else
     return true;
+#endif
+  }
+
+  std::string transport() const override {
+#ifdef FP8RT_HAVE_NCCL
+    return collectives ? collectives->transport() : "";
+#else
+    return "";
 #endif
   }
 
@@ -335,8 +344,9 @@ public:
   void *allocate(size_t bytes, std::string &error) override {
     CudaDevice::Scope scope(*device);
     CUdeviceptr pointer = 0;
-    CUresult result =
-        device->driver.cuMemAlloc(&pointer, bytes == 0 ? 1 : bytes);
+    size_t taken = bytes == 0 ? 1 : bytes;
+    CUresult result = device->driver.cuMemAlloc(
+        &pointer, hasRanks ? sharedBytes(taken) : taken);
     if (result == CUDA_ERROR_OUT_OF_MEMORY)
       error = "out of memory: cannot allocate " + std::to_string(bytes) +
               " bytes; " + device->freeText();
@@ -562,6 +572,7 @@ private:
 #ifdef FP8RT_HAVE_NCCL
   std::unique_ptr<CudaCollectives> collectives;
 #endif
+  bool hasRanks = false; ///< which may map memory of this one
   std::mutex gemmsMutex;
   std::unique_ptr<CudaGemmLibrary> gemms;
   CUmodule module = nullptr;

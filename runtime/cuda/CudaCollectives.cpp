@@ -6,22 +6,21 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// NCCL is used without blocking, so that a call never hangs for a rank that is
-// gone: each is followed by asking whether it is through, and the
-// communicator's thread aborts everything where a rank is lost. One lock keeps
-// its calls apart.
+// A kernel on the stream of the transfers waits for multiprocessors, which a
+// matmul holds until it is done. So with copies what has to be computed of a
+// piece that arrived whole is left to the wait, on the stream of the step. A
+// copy within a device's memory is such a kernel too, so a rank's own piece is
+// copied on the stream of the step, before the transfer.
 //
 //===----------------------------------------------------------------------===//
 
 #include "CudaCollectives.h"
 
+#include "CudaPeers.h"
 #include "DeviceKernels.h"
+#include "NcclGroups.h"
 
 #include <algorithm>
-#include <atomic>
-#include <cstring>
-#include <numeric>
-#include <thread>
 
 using namespace fp8rt;
 
@@ -30,19 +29,17 @@ namespace {
 /// The highest priority of streams; the driver takes the nearest it has.
 constexpr int kUrgent = -1000;
 
+/// A task whose pieces need no more staging memory than this has its own.
+constexpr uint64_t kOwnStagingBytes = 1 << 20;
+
 using Clock = std::chrono::steady_clock;
 
-/// The ranks along one axis, as NCCL has them.
-struct Group {
-  ncclComm_t comm = nullptr;
-};
-
-class NcclCollectives : public CudaCollectives {
+class Collectives : public CudaCollectives {
 public:
-  NcclCollectives(CudaDevice &device, const Nccl *library, Communicator *ranks)
-      : device(device), library(library), ranks(ranks),
-        watch(ranks ? ranks->watch() : nullptr) {}
-  ~NcclCollectives() override;
+  Collectives(CudaDevice &device, Communicator *ranks)
+      : device(device), ranks(ranks), watch(ranks ? ranks->watch() : nullptr),
+        nccl(device) {}
+  ~Collectives() override;
 
   bool connect(const Manifest &manifest, std::string &error);
 
@@ -50,51 +47,56 @@ public:
                                           const std::string &axis,
                                           std::string &error) override;
   bool align(void *aligned, std::string &error) override;
-  uint64_t stagingBytes() const override {
-    return staging.empty() ? 0 : staging.back().second;
-  }
+  std::string transport() const override;
 
-  /// Calls `enqueue`, which may call NCCL, and waits until it has taken it.
-  template <typename Enqueue>
-  bool call(Group &group, Enqueue enqueue, std::string &error);
-  /// The part of `call` that waits.
-  bool finish(Group &group, ncclResult_t result, std::string &error);
   /// Whether ranks and NCCL are well, which is asked often.
   bool isHealthy(std::string &error);
   void abort();
 
   void *stagingMemory() const {
-    return reinterpret_cast<void *>(staging.back().first);
+    return staging.empty() ? nullptr
+                           : reinterpret_cast<void *>(staging.back().first);
   }
+  /// Staging memory of all tasks.
   bool reserve(uint64_t bytes, std::string &error);
+  /// Staging memory of one task, which gives it back. Null with `error` set on
+  /// failure.
+  void *takeOwnStaging(uint64_t bytes, std::string &error);
+  void giveOwnStaging(void *memory, uint64_t bytes) {
+    ownStaging[bytes].push_back(memory);
+  }
 
   CudaDevice &device;
-  const Nccl *library;
   Communicator *ranks;
   const std::shared_ptr<RankWatch> watch;
   CUstream stream = nullptr;
+  NcclGroups nccl;
+  std::unique_ptr<CudaPeers> peers;
 
 private:
+  bool allocate(uint64_t bytes, std::string &error);
+
   /// Of the communication's stream and another one.
   CUevent here = nullptr, there = nullptr;
-
-  std::string describe(Group &group, ncclResult_t result);
-
-  std::map<std::string, Group> groups;
-  std::mutex mutex;
-  std::atomic<bool> isAborted = false;
+  std::vector<std::string> axes;
   Clock::time_point asked{};
   /// Grows where a task needs more; what recorded graphs know stays.
   std::vector<std::pair<CUdeviceptr, uint64_t>> staging;
+  std::vector<CUdeviceptr> blocks;
+  uint64_t blockRest = 0;
+  std::map<uint64_t, std::vector<void *>> ownStaging; ///< free, by size
 };
 
 /// One collective.
-class NcclTask : public CollectiveTask {
+class ExchangeTask : public CollectiveTask {
 public:
-  NcclTask(NcclCollectives &owner, Group *group, const Exchange &exchange)
-      : owner(owner), group(group), exchange(exchange),
-        geometry(exchange.geometry()), members(exchange.group().size()) {}
-  ~NcclTask() override;
+  ExchangeTask(Collectives &owner, const std::string &axis,
+               const Exchange &exchange)
+      : owner(owner), group(owner.nccl.group(axis)),
+        copies(owner.peers ? owner.peers->group(axis) : nullptr),
+        exchange(exchange), geometry(exchange.geometry()),
+        members(exchange.group().size()) {}
+  ~ExchangeTask() override;
 
   bool create(std::string &error);
   bool start(const void *source, void *target, void *stream,
@@ -113,13 +115,18 @@ private:
             geometry.sourceStep == geometry.count) &&
            !(geometry.sumsInBF16 && geometry.dtype == DType::F32);
   }
+  /// Whether a copied piece can arrive in the result. Of a reduction that is
+  /// the piece of one other rank; the own one is where it was.
+  bool arrivesInPlace() const {
+    return isPlain() && (!geometry.kind || members == 2);
+  }
   bool packs() const { return !isPlain(); }
   /// Pieces to pack: one where all members get the same.
   uint64_t packedPieces() const {
     return !packs() ? 0 : geometry.sourceStep == 0 ? 1 : members;
   }
   uint64_t partElements() const {
-    uint64_t most = NcclCollectives::kPartBytes / geometry.width;
+    uint64_t most = CudaCollectives::kPartBytes / geometry.width;
     // Whole vectors of 16 elements.
     return std::min((static_cast<uint64_t>(geometry.count) + 15) / 16 * 16,
                     most);
@@ -127,40 +134,71 @@ private:
   uint64_t slotBytes() const {
     return (partElements() * geometry.width + 255) / 256 * 256;
   }
+  uint64_t stagingBytes() const {
+    return (packedPieces() + members) * slotBytes();
+  }
+  unsigned char *stagingMemory() const {
+    return static_cast<unsigned char *>(own ? own : owner.stagingMemory());
+  }
+  unsigned char *arrived(uint64_t member) const {
+    return stagingMemory() + (packedPieces() + member) * slotBytes();
+  }
+  unsigned char *pieceOf(uint64_t member) const {
+    return const_cast<unsigned char *>(source) +
+           static_cast<int64_t>(member) * geometry.sourceStep *
+               static_cast<int64_t>(geometry.width);
+  }
+  size_t pieceBytes() const {
+    return static_cast<size_t>(geometry.count) * geometry.width;
+  }
+  /// Where this rank's piece goes in a result, from its begin.
+  int64_t ownPlace() const {
+    return geometry.kind
+               ? 0
+               : static_cast<int64_t>(exchange.member()) * geometry.targetStep *
+                     static_cast<int64_t>(geometry.width);
+  }
+  /// Where the part from `first` on lies that is sent to `member`.
+  unsigned char *sentTo(uint64_t member, uint64_t first) const {
+    if (packs())
+      return stagingMemory() + (packedPieces() == 1 ? 0 : member) * slotBytes();
+    return pieceOf(member) + first * geometry.width;
+  }
 
-  bool enqueue(const unsigned char *source, unsigned char *target,
-               std::string &error);
-  bool enqueuePlain(const unsigned char *source, unsigned char *target,
-                    std::string &error);
-  bool enqueuePart(const unsigned char *source, unsigned char *target,
-                   uint64_t first, uint64_t count, std::string &error);
+  bool enqueue(const CudaPeers::Places &places, std::string &error);
+  bool enqueuePlain(std::string &error);
+  bool copyInPlace(const CudaPeers::Places &places, std::string &error);
+  bool enqueuePart(const CudaPeers::Places &places, uint64_t first,
+                   uint64_t count, std::string &error);
+  bool sendPart(const CudaPeers::Places &places, uint64_t first, uint64_t count,
+                std::string &error);
+  bool finishPart(uint64_t first, uint64_t count, void *stream,
+                  std::string &error);
+  bool reduce(const unsigned char *pieces, uint64_t pieceBytes, uint64_t first,
+              uint64_t count, void *stream, std::string &error);
   bool copyStrided(unsigned char *strided, const std::vector<int64_t> &strides,
                    unsigned char *dense, uint64_t first, uint64_t count,
-                   bool toDense, std::string &error);
+                   bool toDense, void *stream, std::string &error);
 
-  NcclCollectives &owner;
-  Group *group;
+  Collectives &owner;
+  NcclGroups::Group *group;
+  CudaPeers::Group *copies;
   const Exchange &exchange;
   const ExchangeGeometry &geometry;
   uint64_t members;
+  void *own = nullptr; ///< staging memory
   CUevent ready = nullptr, begun = nullptr, done = nullptr;
+  /// Of the run under way, and what its wait has to do.
+  const unsigned char *source = nullptr;
+  unsigned char *target = nullptr;
+  enum class Rest { None, Reduce, Part } rest = Rest::None;
 };
 
 //===----------------------------------------------------------------------===//
 // The ranks
 //===----------------------------------------------------------------------===//
 
-std::string NcclCollectives::describe(Group &group, ncclResult_t result) {
-  std::string text =
-      std::string("NCCL: ") + library->ncclGetErrorString(result);
-  const char *last = library->ncclGetLastError(group.comm);
-  if (last && *last)
-    text += std::string(" (") + last + ")";
-  std::replace(text.begin(), text.end(), '\n', ' ');
-  return text;
-}
-
-bool NcclCollectives::connect(const Manifest &manifest, std::string &error) {
+bool Collectives::connect(const Manifest &manifest, std::string &error) {
   CudaDevice::Scope scope(device);
   if (!device.driver.check("cuStreamCreateWithPriority",
                            device.driver.cuStreamCreateWithPriority(
@@ -176,47 +214,29 @@ bool NcclCollectives::connect(const Manifest &manifest, std::string &error) {
     return true;
   watch->onFailure([this] { abort(); });
   device.isHealthy = [this](std::string &reason) { return isHealthy(reason); };
+  peers = CudaPeers::open(device, stream, *ranks, manifest.grid, error);
+  if (!peers)
+    return false;
   for (const GridAxis &axis : manifest.grid) {
+    axes.push_back(axis.name);
     std::vector<int> members = groupOf(manifest.grid, axis.name, ranks->rank());
-    ncclUniqueId id{};
-    Group &group = groups[axis.name];
-    // All ranks take part in the exchange of identifiers of all groups.
-    if (members.front() == ranks->rank() && members.size() > 1)
-      if (ncclResult_t result = library->ncclGetUniqueId(&id);
-          result != ncclSuccess) {
-        error = describe(group, result);
-        return false;
-      }
-    std::vector<std::string> all;
-    if (!ranks->allGather({id.internal, sizeof(id.internal)}, all, error))
-      return false;
-    if (members.size() == 1)
-      continue;
-    std::memcpy(id.internal, all[static_cast<size_t>(members.front())].data(),
-                sizeof(id.internal));
-    auto own = std::find(members.begin(), members.end(), ranks->rank());
-    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-    config.blocking = 0;
-    if (!call(
-            group,
-            [&] {
-              return library->ncclCommInitRankConfig(
-                  &group.comm, static_cast<int>(members.size()), id,
-                  static_cast<int>(own - members.begin()), &config);
-            },
-            error))
+    bool isAsked = members.size() > 1 && !peers->group(axis.name);
+    if (!nccl.connect(axis.name, members, isAsked, *ranks, error))
       return false;
   }
   return true;
 }
 
-NcclCollectives::~NcclCollectives() {
+Collectives::~Collectives() {
   if (watch)
     watch->onFailure(nullptr);
   device.isHealthy = nullptr;
-  abort();
+  nccl.abort();
+  peers.reset();
   CudaDevice::Scope scope(device);
   for (auto [address, bytes] : staging)
+    device.driver.cuMemFree(address);
+  for (CUdeviceptr address : blocks)
     device.driver.cuMemFree(address);
   for (CUevent event : {here, there})
     if (event)
@@ -225,7 +245,17 @@ NcclCollectives::~NcclCollectives() {
     device.driver.cuStreamDestroy(stream);
 }
 
-bool NcclCollectives::align(void *aligned, std::string &error) {
+std::string Collectives::transport() const {
+  bool copies = false;
+  for (const std::string &axis : axes)
+    copies |= peers->group(axis) != nullptr;
+  std::string text = copies ? "copy engines" : "";
+  if (!nccl.isEmpty())
+    text += text.empty() ? "NCCL" : " and NCCL";
+  return text;
+}
+
+bool Collectives::align(void *aligned, std::string &error) {
   if (!ranks)
     return true;
   CudaDevice::Scope scope(device);
@@ -238,17 +268,24 @@ bool NcclCollectives::align(void *aligned, std::string &error) {
           driver.cuStreamWaitEvent(stream, there, CU_EVENT_WAIT_DEFAULT),
           error))
     return false;
-  // One number along every axis in turn.
-  for (auto &[axis, group] : groups)
-    if (group.comm && !call(
-                          group,
-                          [&, &member = group] {
-                            return library->ncclAllReduce(
-                                stagingMemory(), stagingMemory(), 1,
-                                ncclFloat32, ncclSum, member.comm, stream);
-                          },
-                          error))
-      return false;
+  // Along every axis in turn; with NCCL one number is added up.
+  for (const std::string &axis : axes) {
+    if (CudaPeers::Group *group = peers->group(axis)) {
+      if (!peers->align(*group, /*isEnd=*/false, error) ||
+          !peers->align(*group, /*isEnd=*/true, error))
+        return false;
+    } else if (NcclGroups::Group *member = nccl.group(axis)) {
+      if (!nccl.call(
+              *member,
+              [&](const Nccl &library, ncclComm_t comm) {
+                return library.ncclAllReduce(stagingMemory(), stagingMemory(),
+                                             1, ncclFloat32, ncclSum, comm,
+                                             stream);
+              },
+              error))
+        return false;
+    }
+  }
   return driver.check("cuEventRecord", driver.cuEventRecord(here, stream),
                       error) &&
          driver.check("cuStreamWaitEvent",
@@ -257,95 +294,64 @@ bool NcclCollectives::align(void *aligned, std::string &error) {
                       error);
 }
 
-/// Ends what is under way, and NCCL's hold on the device. Once all ranks are
-/// done there is nothing under way.
-void NcclCollectives::abort() {
-  isAborted = true;
-  std::lock_guard lock(mutex);
-  CudaDevice::Scope scope(device);
-  for (auto &[axis, group] : groups) {
-    if (group.comm)
-      library->ncclCommAbort(group.comm);
-    group.comm = nullptr;
-  }
+/// Ends what is under way.
+void Collectives::abort() {
+  nccl.abort();
+  if (peers)
+    peers->release();
 }
 
-bool NcclCollectives::isHealthy(std::string &error) {
+bool Collectives::isHealthy(std::string &error) {
   if (watch->failed(error))
     return false;
   Clock::time_point now = Clock::now();
   if (now - asked < std::chrono::milliseconds(20))
     return true;
   asked = now;
-  std::lock_guard lock(mutex);
-  for (auto &[axis, group] : groups) {
-    ncclResult_t state = ncclSuccess;
-    if (!group.comm)
-      continue;
-    library->ncclCommGetAsyncError(group.comm, &state);
-    if (state == ncclSuccess || state == ncclInProgress)
-      continue;
-    error = describe(group, state);
-    return false;
-  }
-  return true;
+  return nccl.isHealthy(error);
 }
 
-bool NcclCollectives::finish(Group &group, ncclResult_t result,
-                             std::string &error) {
-  Clock::time_point begin = Clock::now();
-  while (result == ncclInProgress) {
-    if (watch->failed(error))
-      return false;
-    {
-      std::lock_guard lock(mutex);
-      if (!group.comm)
-        break;
-      ncclResult_t asked = library->ncclCommGetAsyncError(group.comm, &result);
-      if (asked != ncclSuccess)
-        result = asked;
-    }
-    if (result == ncclInProgress &&
-        Clock::now() - begin > std::chrono::microseconds(200))
-      std::this_thread::sleep_for(std::chrono::microseconds(20));
-  }
-  if (result == ncclSuccess)
-    return true;
-  if (!watch->failed(error)) {
-    std::lock_guard lock(mutex);
-    error = group.comm ? describe(group, result) : "NCCL was aborted";
-  }
-  return false;
-}
-
-template <typename Enqueue>
-bool NcclCollectives::call(Group &group, Enqueue enqueue, std::string &error) {
-  ncclResult_t result = ncclSuccess;
-  {
-    std::lock_guard lock(mutex);
-    if (!isAborted)
-      result = enqueue();
-  }
-  return isAborted ? finish(group, ncclInProgress, error)
-                   : finish(group, result, error);
-}
-
-bool NcclCollectives::reserve(uint64_t bytes, std::string &error) {
-  if (bytes <= stagingBytes())
-    return true;
+bool Collectives::allocate(uint64_t bytes, std::string &error) {
   CudaDevice::Scope scope(device);
   CUdeviceptr address = 0;
-  if (!device.driver.check("cuMemAlloc",
-                           device.driver.cuMemAlloc(&address, bytes), error))
+  if (!device.driver.check(
+          "cuMemAlloc", device.driver.cuMemAlloc(&address, sharedBytes(bytes)),
+          error))
     return false;
-  staging.emplace_back(address, bytes);
+  blocks.push_back(address);
   return true;
 }
 
-std::unique_ptr<CollectiveTask>
-NcclCollectives::prepare(const Exchange &exchange, const std::string &axis,
-                         std::string &error) {
-  auto task = std::make_unique<NcclTask>(*this, &groups[axis], exchange);
+bool Collectives::reserve(uint64_t bytes, std::string &error) {
+  if (!staging.empty() && bytes <= staging.back().second)
+    return true;
+  if (!allocate(bytes, error))
+    return false;
+  staging.emplace_back(blocks.back(), sharedBytes(bytes));
+  blocks.pop_back();
+  return true;
+}
+
+void *Collectives::takeOwnStaging(uint64_t bytes, std::string &error) {
+  std::vector<void *> &free = ownStaging[bytes];
+  if (!free.empty()) {
+    void *memory = free.back();
+    free.pop_back();
+    return memory;
+  }
+  if (blockRest < bytes) {
+    if (!allocate(kSharedAlignment, error))
+      return nullptr;
+    blockRest = kSharedAlignment;
+  }
+  blockRest -= bytes;
+  return reinterpret_cast<void *>(blocks.back() + blockRest);
+}
+
+std::unique_ptr<CollectiveTask> Collectives::prepare(const Exchange &exchange,
+                                                     const std::string &axis,
+                                                     std::string &error) {
+  auto task = std::make_unique<ExchangeTask>(*this, axis, exchange);
   if (!task->create(error))
     return nullptr;
   return task;
@@ -355,14 +361,16 @@ NcclCollectives::prepare(const Exchange &exchange, const std::string &axis,
 // One collective
 //===----------------------------------------------------------------------===//
 
-NcclTask::~NcclTask() {
+ExchangeTask::~ExchangeTask() {
   CudaDevice::Scope scope(owner.device);
   for (CUevent event : {ready, begun, done})
     if (event)
       owner.device.driver.cuEventDestroy(event);
+  if (own)
+    owner.giveOwnStaging(own, stagingBytes());
 }
 
-bool NcclTask::create(std::string &error) {
+bool ExchangeTask::create(std::string &error) {
   CudaDevice::Scope scope(owner.device);
   for (CUevent *event : {&ready, &begun, &done})
     if (!owner.device.driver.check(
@@ -374,17 +382,36 @@ bool NcclTask::create(std::string &error) {
             " dimensions are not exchanged between GPUs";
     return false;
   }
-  if (members > 1 && (joinsPlainly() || sumsPlainly()))
+  // With copies, memory that others cannot reach needs it nevertheless.
+  if (members > 1 && !copies && (joinsPlainly() || sumsPlainly()))
     return true;
-  return owner.reserve((packedPieces() + members) * slotBytes(), error);
+  if (copies && partElements() >= static_cast<uint64_t>(geometry.count) &&
+      stagingBytes() <= kOwnStagingBytes) {
+    own = owner.takeOwnStaging(stagingBytes(), error);
+    return own != nullptr;
+  }
+  return owner.reserve(stagingBytes(), error);
 }
 
-bool NcclTask::start(const void *source, void *target, void *stream,
-                     std::string &error) {
+bool ExchangeTask::start(const void *newSource, void *newTarget, void *stream,
+                         std::string &error) {
   const CudaDriver &driver = owner.device.driver;
   if (owner.ranks)
     owner.ranks->sleepIfDelayed();
+  source = static_cast<const unsigned char *>(newSource) +
+           geometry.sourceOffset * static_cast<int64_t>(geometry.width);
+  target = static_cast<unsigned char *>(newTarget);
+  rest = Rest::None;
   CudaDevice::Scope scope(owner.device);
+  CudaPeers::Places places;
+  if (copies &&
+      !owner.peers->meet(*copies, arrivesInPlace() ? target : nullptr,
+                         stagingMemory(), pieceBytes(), places, error))
+    return false;
+  if (places.isDirect && !geometry.kind &&
+      !owner.peers->copy(target + ownPlace(), pieceOf(exchange.member()),
+                         pieceBytes(), streamOf(stream), error))
+    return false;
   return driver.check("cuEventRecord",
                       driver.cuEventRecord(ready, streamOf(stream)), error) &&
          driver.check("cuStreamWaitEvent",
@@ -393,24 +420,27 @@ bool NcclTask::start(const void *source, void *target, void *stream,
                       error) &&
          driver.check("cuEventRecord",
                       driver.cuEventRecord(begun, owner.stream), error) &&
-         enqueue(static_cast<const unsigned char *>(source) +
-                     geometry.sourceOffset *
-                         static_cast<int64_t>(geometry.width),
-                 static_cast<unsigned char *>(target), error) &&
+         enqueue(places, error) &&
          driver.check("cuEventRecord", driver.cuEventRecord(done, owner.stream),
                       error);
 }
 
-bool NcclTask::wait(void *stream, std::string &error) {
+bool ExchangeTask::wait(void *stream, std::string &error) {
   CudaDevice::Scope scope(owner.device);
-  return owner.device.driver.check(
-      "cuStreamWaitEvent",
-      owner.device.driver.cuStreamWaitEvent(streamOf(stream), done,
-                                            CU_EVENT_WAIT_DEFAULT),
-      error);
+  if (!owner.device.driver.check(
+          "cuStreamWaitEvent",
+          owner.device.driver.cuStreamWaitEvent(streamOf(stream), done,
+                                                CU_EVENT_WAIT_DEFAULT),
+          error))
+    return false;
+  auto count = static_cast<uint64_t>(geometry.count);
+  // The other's piece is where the sum goes.
+  if (rest == Rest::Reduce)
+    return reduce(target, 0, 0, count, stream, error);
+  return rest == Rest::None || finishPart(0, count, stream, error);
 }
 
-std::optional<double> NcclTask::elapsed(std::string &error) {
+std::optional<double> ExchangeTask::elapsed(std::string &error) {
   float milliseconds = 0;
   CudaDevice::Scope scope(owner.device);
   if (!owner.device.wait(done, error) ||
@@ -422,48 +452,63 @@ std::optional<double> NcclTask::elapsed(std::string &error) {
   return milliseconds;
 }
 
-bool NcclTask::enqueue(const unsigned char *source, unsigned char *target,
-                       std::string &error) {
-  if (members > 1 && (joinsPlainly() || sumsPlainly()))
-    return enqueuePlain(source, target, error);
+bool ExchangeTask::enqueue(const CudaPeers::Places &places,
+                           std::string &error) {
   auto count = static_cast<uint64_t>(geometry.count);
+  if (places.isDirect)
+    return copyInPlace(places, error);
+  if (members > 1 && !copies && (joinsPlainly() || sumsPlainly()))
+    return enqueuePlain(error);
   for (uint64_t first = 0; first < count; first += partElements())
-    if (!enqueuePart(source, target, first,
-                     std::min(count - first, partElements()), error))
+    if (!enqueuePart(places, first, std::min(count - first, partElements()),
+                     error))
       return false;
   return true;
 }
 
-bool NcclTask::enqueuePlain(const unsigned char *source, unsigned char *target,
-                            std::string &error) {
-  const Nccl &nccl = *owner.library;
+/// Each piece goes to its place in the other's result.
+bool ExchangeTask::copyInPlace(const CudaPeers::Places &places,
+                               std::string &error) {
+  uint64_t number = exchange.member();
+  if (!owner.peers->align(*copies, /*isEnd=*/false, error))
+    return false;
+  for (uint64_t i = 1; i < members; ++i) {
+    uint64_t m = (number + i) % members;
+    if (!owner.peers->copy(places.targets[m] + ownPlace(), pieceOf(m),
+                           pieceBytes(), owner.stream, error))
+      return false;
+  }
+  if (geometry.kind)
+    rest = Rest::Reduce;
+  return owner.peers->align(*copies, /*isEnd=*/true, error);
+}
+
+bool ExchangeTask::enqueuePlain(std::string &error) {
   auto count = static_cast<size_t>(geometry.count);
   size_t bytes = count * geometry.width;
   auto width = static_cast<int64_t>(geometry.width);
   ncclDataType_t type =
       geometry.dtype == DType::F32 ? ncclFloat32 : ncclBfloat16;
-  return owner.call(
+  return owner.nccl.call(
       *group,
-      [&] {
+      [&](const Nccl &nccl, ncclComm_t comm) {
         if (geometry.kind && geometry.sourceStep)
           return nccl.ncclReduceScatter(source, target, count, type, ncclSum,
-                                        group->comm, owner.stream);
+                                        comm, owner.stream);
         if (geometry.kind)
-          return nccl.ncclAllReduce(source, target, count, type, ncclSum,
-                                    group->comm, owner.stream);
+          return nccl.ncclAllReduce(source, target, count, type, ncclSum, comm,
+                                    owner.stream);
         if (geometry.sourceStep == 0 && geometry.targetStep == geometry.count)
-          return nccl.ncclAllGather(source, target, bytes, ncclUint8,
-                                    group->comm, owner.stream);
+          return nccl.ncclAllGather(source, target, bytes, ncclUint8, comm,
+                                    owner.stream);
         ncclResult_t result = nccl.ncclGroupStart();
         for (uint64_t m = 0; m < members && result == ncclSuccess; ++m) {
-          auto number = static_cast<int64_t>(m);
-          result = nccl.ncclSend(source + number * geometry.sourceStep * width,
-                                 bytes, ncclUint8, static_cast<int>(m),
-                                 group->comm, owner.stream);
+          result = nccl.ncclSend(pieceOf(m), bytes, ncclUint8,
+                                 static_cast<int>(m), comm, owner.stream);
           if (result == ncclSuccess)
             result = nccl.ncclRecv(
-                target + number * geometry.targetStep * width, bytes, ncclUint8,
-                static_cast<int>(m), group->comm, owner.stream);
+                target + static_cast<int64_t>(m) * geometry.targetStep * width,
+                bytes, ncclUint8, static_cast<int>(m), comm, owner.stream);
         }
         ncclResult_t ended = nccl.ncclGroupEnd();
         return result == ncclSuccess ? ended : result;
@@ -473,10 +518,11 @@ bool NcclTask::enqueuePlain(const unsigned char *source, unsigned char *target,
 
 /// Copies elements of a piece between a tensor and dense memory, in units as
 /// large as everything allows.
-bool NcclTask::copyStrided(unsigned char *strided,
-                           const std::vector<int64_t> &strides,
-                           unsigned char *dense, uint64_t first, uint64_t count,
-                           bool toDense, std::string &error) {
+bool ExchangeTask::copyStrided(unsigned char *strided,
+                               const std::vector<int64_t> &strides,
+                               unsigned char *dense, uint64_t first,
+                               uint64_t count, bool toDense, void *stream,
+                               std::string &error) {
   uint64_t width = geometry.width;
   uint64_t common = reinterpret_cast<uintptr_t>(strided) |
                     reinterpret_cast<uintptr_t>(dense) |
@@ -500,74 +546,94 @@ bool NcclTask::copyStrided(unsigned char *strided,
     parameters.strides[d] = strides[d] / static_cast<int64_t>(factor);
   }
   return owner.device.launch(owner.device.exchange, parameters,
-                             parameters.count, 1, owner.stream, error);
+                             parameters.count, 1, stream, error);
 }
 
 /// Elements `first` to `first + count` of each piece through staging memory.
-bool NcclTask::enqueuePart(const unsigned char *source, unsigned char *target,
-                           uint64_t first, uint64_t count, std::string &error) {
-  auto width = static_cast<int64_t>(geometry.width);
-  auto *memory = static_cast<unsigned char *>(owner.stagingMemory());
-  size_t bytes = count * geometry.width;
-  uint64_t packed = packedPieces(), own = exchange.member();
-  unsigned char *arrived = memory + packed * slotBytes();
-  auto pieceOf = [&](uint64_t m) {
-    return const_cast<unsigned char *>(source) +
-           static_cast<int64_t>(m) * geometry.sourceStep * width;
-  };
-  auto sentTo = [&](uint64_t m) {
-    if (packs())
-      return memory + (packed == 1 ? 0 : m) * slotBytes();
-    return pieceOf(m) + static_cast<int64_t>(first) * width;
-  };
-  for (uint64_t m = 0; m < packed; ++m)
-    if (!copyStrided(pieceOf(m), geometry.sourceStrides, sentTo(m), first,
-                     count, /*toDense=*/true, error))
+bool ExchangeTask::enqueuePart(const CudaPeers::Places &places, uint64_t first,
+                               uint64_t count, std::string &error) {
+  for (uint64_t m = 0; m < packedPieces(); ++m)
+    if (!copyStrided(pieceOf(m), geometry.sourceStrides, sentTo(m, first),
+                     first, count, /*toDense=*/true, owner.stream, error))
       return false;
-  if (members > 1 &&
-      !owner.call(
-          *group,
-          [&] {
-            const Nccl &nccl = *owner.library;
-            ncclResult_t result = nccl.ncclGroupStart();
-            for (uint64_t m = 0; m < members && result == ncclSuccess; ++m) {
-              if (m == own)
-                continue;
-              result =
-                  nccl.ncclSend(sentTo(m), bytes, ncclUint8,
-                                static_cast<int>(m), group->comm, owner.stream);
-              if (result == ncclSuccess)
-                result = nccl.ncclRecv(arrived + m * slotBytes(), bytes,
-                                       ncclUint8, static_cast<int>(m),
-                                       group->comm, owner.stream);
-            }
-            ncclResult_t ended = nccl.ncclGroupEnd();
-            return result == ncclSuccess ? ended : result;
-          },
-          error))
+  if (members > 1 && !sendPart(places, first, count, error))
     return false;
-  if (geometry.kind) {
-    ReduceParameters parameters{arrived,
-                                sentTo(own),
-                                target + static_cast<int64_t>(first) * width,
-                                count,
-                                slotBytes(),
-                                static_cast<uint32_t>(members),
-                                static_cast<uint32_t>(own),
-                                geometry.dtype == DType::BF16,
-                                *geometry.kind == ReduceKind::Max,
-                                geometry.sumsInBF16};
-    return owner.device.launch(owner.device.reduce, parameters, count, 1,
-                               owner.stream, error);
+  if (own) {
+    rest = Rest::Part;
+    return true;
   }
+  return finishPart(first, count, owner.stream, error);
+}
+
+bool ExchangeTask::sendPart(const CudaPeers::Places &places, uint64_t first,
+                            uint64_t count, std::string &error) {
+  size_t bytes = count * geometry.width;
+  uint64_t number = exchange.member();
+  if (!copies)
+    return owner.nccl.call(
+        *group,
+        [&](const Nccl &nccl, ncclComm_t comm) {
+          ncclResult_t result = nccl.ncclGroupStart();
+          for (uint64_t m = 0; m < members && result == ncclSuccess; ++m) {
+            if (m == number)
+              continue;
+            result = nccl.ncclSend(sentTo(m, first), bytes, ncclUint8,
+                                   static_cast<int>(m), comm, owner.stream);
+            if (result == ncclSuccess)
+              result = nccl.ncclRecv(arrived(m), bytes, ncclUint8,
+                                     static_cast<int>(m), comm, owner.stream);
+          }
+          ncclResult_t ended = nccl.ncclGroupEnd();
+          return result == ncclSuccess ? ended : result;
+        },
+        error);
+  if (!owner.peers->align(*copies, /*isEnd=*/false, error))
+    return false;
+  for (uint64_t i = 1; i < members; ++i) {
+    uint64_t m = (number + i) % members;
+    // All have the same places in their staging memory.
+    unsigned char *there =
+        places.staging[m] + (arrived(number) - stagingMemory());
+    if (!owner.peers->copy(there, sentTo(m, first), bytes, owner.stream, error))
+      return false;
+  }
+  return owner.peers->align(*copies, /*isEnd=*/true, error);
+}
+
+/// What is computed of a part that has arrived.
+bool ExchangeTask::finishPart(uint64_t first, uint64_t count, void *stream,
+                              std::string &error) {
+  uint64_t number = exchange.member();
+  if (geometry.kind)
+    return reduce(arrived(0), slotBytes(), first, count, stream, error);
   for (uint64_t m = 0; m < members; ++m)
-    if (!copyStrided(
-            target + static_cast<int64_t>(m) * geometry.targetStep * width,
-            geometry.targetStrides,
-            m == own ? sentTo(own) : arrived + m * slotBytes(), first, count,
-            /*toDense=*/false, error))
+    if (!copyStrided(target + static_cast<int64_t>(m) * geometry.targetStep *
+                                  static_cast<int64_t>(geometry.width),
+                     geometry.targetStrides,
+                     m == number ? sentTo(m, first) : arrived(m), first, count,
+                     /*toDense=*/false, stream, error))
       return false;
   return true;
+}
+
+/// Adds up `count` elements from `first` on: those of the others are at
+/// `pieces`, `pieceBytes` from one to the next.
+bool ExchangeTask::reduce(const unsigned char *pieces, uint64_t pieceBytes,
+                          uint64_t first, uint64_t count, void *stream,
+                          std::string &error) {
+  uint64_t number = exchange.member();
+  ReduceParameters parameters{pieces,
+                              sentTo(number, first),
+                              target + first * geometry.width,
+                              count,
+                              pieceBytes,
+                              static_cast<uint32_t>(members),
+                              static_cast<uint32_t>(number),
+                              geometry.dtype == DType::BF16,
+                              *geometry.kind == ReduceKind::Max,
+                              geometry.sumsInBF16};
+  return owner.device.launch(owner.device.reduce, parameters, count, 1, stream,
+                             error);
 }
 
 } // namespace
@@ -576,10 +642,7 @@ std::unique_ptr<CudaCollectives> CudaCollectives::open(CudaDevice &device,
                                                        Communicator *ranks,
                                                        const Manifest &manifest,
                                                        std::string &error) {
-  const Nccl *library = nullptr;
-  if (ranks && !(library = nccl(error)))
-    return nullptr;
-  auto collectives = std::make_unique<NcclCollectives>(device, library, ranks);
+  auto collectives = std::make_unique<Collectives>(device, ranks);
   return collectives->connect(manifest, error) ? std::move(collectives)
                                                : nullptr;
 }

@@ -6,12 +6,14 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// NCCL carries tensors, on a stream of its own; the communicator carries what
-// ranks agree on, and knows whether they are there. Bytes that are joined go
-// straight from tensor to tensor where each piece is a stretch of memory, and
-// so do sums of two, whose order does not matter. Anything else travels in
-// parts through staging memory, where kernels pack it, and add it up in the
-// order of the ranks.
+// Tensors travel on a stream of their own: copied by the copy engines where
+// the GPUs of an axis reach each other's memory (CudaPeers.h), else carried by
+// NCCL (NcclGroups.h). The communicator carries what ranks agree on, and knows
+// whether they are there. Bytes that are joined go straight from tensor to
+// tensor where each piece is a stretch of memory, and so do sums of two, whose
+// order does not matter. Anything else travels in parts through staging memory,
+// where kernels pack it, and add it up in the order of the ranks. That memory
+// is the device's and not the plan's.
 //
 //===----------------------------------------------------------------------===//
 
@@ -52,8 +54,9 @@ public:
   /// Has `stream` wait until those of all ranks have come here.
   virtual bool align(void *stream, std::string &error) = 0;
 
-  /// Bytes of staging memory, which are the device's and not the plan's.
-  virtual uint64_t stagingBytes() const = 0;
+  /// Which of the two carries tensors: "copy engines", "NCCL", or both. Empty
+  /// where nothing is carried.
+  virtual std::string transport() const = 0;
 };
 
 } // namespace fp8rt

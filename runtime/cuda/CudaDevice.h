@@ -27,6 +27,13 @@ inline CUdeviceptr deviceAddress(const void *pointer) {
 }
 inline CUstream streamOf(void *stream) { return static_cast<CUstream>(stream); }
 
+/// Memory that other processes map is a whole number of the driver's blocks, so
+/// that no other allocation is in them.
+inline constexpr size_t kSharedAlignment = 2 << 20;
+inline size_t sharedBytes(size_t bytes) {
+  return (bytes + kSharedAlignment - 1) / kSharedAlignment * kSharedAlignment;
+}
+
 class CudaDevice {
 public:
   /// The device of the calling thread's current context, else the one of this

@@ -6,9 +6,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Kernels that no plan knows of: the factors of a matmul, fills, and what the watcher
-// and the tool need (patterns, comparisons, test inputs). Each walks its data
-// with a stride of the whole grid, so that any grid is right.
+// Kernels that no plan knows of: the factors of a matmul, fills, and what the
+// watcher and the tool need (patterns, comparisons, test inputs). Each walks
+// its data with a stride of the whole grid, so that any grid is right.
 //
 //===----------------------------------------------------------------------===//
 
@@ -92,8 +92,8 @@ extern "C" __global__ void fp8rt_factors(FactorParameters p) {
   }
 }
 
-extern "C" __global__ void fp8rt_zero(const __grid_constant__
-                                      ZeroParameters p) {
+extern "C" __global__ void
+fp8rt_zero(const __grid_constant__ ZeroParameters p) {
   ZeroRegion region = p.regions[blockIdx.y];
   uint64_t words = region.bytes / 16;
   for (uint64_t i = firstIndex(); i < words; i += gridStride())
@@ -102,8 +102,8 @@ extern "C" __global__ void fp8rt_zero(const __grid_constant__
     region.data[words * 16 + i] = 0;
 }
 
-extern "C" __global__ void fp8rt_fill_input(const __grid_constant__
-                                            FillInputParameters p) {
+extern "C" __global__ void
+fp8rt_fill_input(const __grid_constant__ FillInputParameters p) {
   for (uint64_t e = firstIndex(); e < p.count; e += gridStride()) {
     auto rest = static_cast<int64_t>(e);
     int64_t at = p.offset;
@@ -137,8 +137,8 @@ __device__ void exchange(const ExchangeParameters &p) {
 
 } // namespace
 
-extern "C" __global__ void fp8rt_exchange(const __grid_constant__
-                                          ExchangeParameters p) {
+extern "C" __global__ void
+fp8rt_exchange(const __grid_constant__ ExchangeParameters p) {
   switch (p.width) {
   case 1:
     return exchange<uint8_t>(p);
@@ -153,33 +153,81 @@ extern "C" __global__ void fp8rt_exchange(const __grid_constant__
   }
 }
 
-extern "C" __global__ void fp8rt_reduce(ReduceParameters p) {
-  for (uint64_t e = firstIndex(); e < p.count; e += gridStride()) {
-    float total = 0;
-    for (uint32_t m = 0; m < p.members; ++m) {
-      const unsigned char *piece =
-          m == p.member ? p.own : p.pieces + m * p.pieceBytes;
-      float value = p.isBF16
-                        ? decodeBf16(reinterpret_cast<const uint16_t *>(
-                              piece)[e])
-                        : reinterpret_cast<const float *>(piece)[e];
-      if (m == 0)
-        total = value;
-      else if (!p.isMax)
-        total = p.sumsInBF16 ? decodeBf16(encodeBf16(total + value))
-                             : total + value;
-      else if (isnan(total) || isnan(value))
-        total = __uint_as_float(0x7FC00000u);
-      else if (total == value)
-        total = signbit(total) ? value : total; // -0 < +0
-      else
-        total = fmaxf(total, value);
-    }
-    if (p.isBF16)
-      reinterpret_cast<uint16_t *>(p.target)[e] =
-          isnan(total) ? uint16_t(0x7FFF) : encodeBf16(total);
-    else
-      reinterpret_cast<float *>(p.target)[e] =
-          isnan(total) ? __uint_as_float(0x7FC00000u) : total;
+namespace {
+
+__device__ const unsigned char *pieceOf(const ReduceParameters &p, uint32_t m) {
+  return m == p.member ? p.own : p.pieces + m * p.pieceBytes;
+}
+
+/// Adds a piece's element to those of the members before it.
+__device__ float join(const ReduceParameters &p, float total, float value) {
+  if (!p.isMax)
+    return p.sumsInBF16 ? decodeBf16(encodeBf16(total + value)) : total + value;
+  if (isnan(total) || isnan(value))
+    return __uint_as_float(0x7FC00000u);
+  if (total == value)
+    return signbit(total) ? value : total; // -0 < +0
+  return fmaxf(total, value);
+}
+
+__device__ float load(const float *data) { return *data; }
+__device__ float load(const uint16_t *data) { return decodeBf16(*data); }
+__device__ void store(float *data, float value) {
+  *data = isnan(value) ? __uint_as_float(0x7FC00000u) : value;
+}
+__device__ void store(uint16_t *data, float value) {
+  *data = isnan(value) ? uint16_t(0x7FFF) : encodeBf16(value);
+}
+
+template <typename T>
+__device__ void reduceOne(const ReduceParameters &p, uint64_t e) {
+  float total = load(reinterpret_cast<const T *>(pieceOf(p, 0)) + e);
+  for (uint32_t m = 1; m < p.members; ++m)
+    total =
+        join(p, total, load(reinterpret_cast<const T *>(pieceOf(p, m)) + e));
+  store(reinterpret_cast<T *>(p.target) + e, total);
+}
+
+/// 16 bytes of two members at a time: both are on their way together, without
+/// which memory would not be busy.
+template <typename T>
+__device__ void reduceTwo(const ReduceParameters &p, uint64_t vector) {
+  constexpr uint32_t width = 16 / sizeof(T);
+  uint4 words[2] = {reinterpret_cast<const uint4 *>(pieceOf(p, 0))[vector],
+                    reinterpret_cast<const uint4 *>(pieceOf(p, 1))[vector]};
+  T sums[width];
+  for (uint32_t i = 0; i < width; ++i) {
+    T first, second;
+    memcpy(&first, reinterpret_cast<const T *>(&words[0]) + i, sizeof(T));
+    memcpy(&second, reinterpret_cast<const T *>(&words[1]) + i, sizeof(T));
+    store(sums + i, join(p, load(&first), load(&second)));
   }
+  uint4 sum;
+  memcpy(&sum, sums, sizeof(sum));
+  reinterpret_cast<uint4 *>(p.target)[vector] = sum;
+}
+
+template <typename T>
+__device__ void reduce(const ReduceParameters &p) {
+  uint64_t addresses = reinterpret_cast<uintptr_t>(p.pieces) |
+                       reinterpret_cast<uintptr_t>(p.own) |
+                       reinterpret_cast<uintptr_t>(p.target) | p.pieceBytes;
+  uint64_t width = 16 / sizeof(T);
+  uint64_t vectors =
+      p.members == 2 && addresses % 16 == 0 ? p.count / width : 0;
+  for (uint64_t v = firstIndex(); v < vectors; v += gridStride())
+    reduceTwo<T>(p, v);
+  for (uint64_t e = vectors * width + firstIndex(); e < p.count;
+       e += gridStride())
+    reduceOne<T>(p, e);
+}
+
+} // namespace
+
+extern "C" __global__ void
+fp8rt_reduce(const __grid_constant__ ReduceParameters p) {
+  if (p.isBF16)
+    reduce<uint16_t>(p);
+  else
+    reduce<float>(p);
 }

@@ -54,6 +54,9 @@
   X(cuGraphInstantiate)                                                        \
   X(cuGraphLaunch)                                                             \
   X(cuInit)                                                                    \
+  X(cuIpcCloseMemHandle)                                                       \
+  X(cuIpcGetMemHandle)                                                         \
+  X(cuIpcOpenMemHandle)                                                        \
   X(cuLaunchKernel)                                                            \
   X(cuMemAlloc)                                                                \
   X(cuMemAllocFromPoolAsync)                                                   \
@@ -61,6 +64,7 @@
   X(cuMemFree)                                                                 \
   X(cuMemFreeAsync)                                                            \
   X(cuMemFreeHost)                                                             \
+  X(cuMemGetAddressRange)                                                      \
   X(cuMemGetInfo)                                                              \
   X(cuMemPoolCreate)                                                           \
   X(cuMemPoolDestroy)                                                          \
@@ -75,6 +79,8 @@
   X(cuModuleGetFunction)                                                       \
   X(cuModuleLoadDataEx)                                                        \
   X(cuModuleUnload)                                                            \
+  X(cuPointerGetAttribute)                                                     \
+  X(cuStreamBatchMemOp)                                                        \
   X(cuStreamBeginCapture)                                                      \
   X(cuStreamCreate)                                                            \
   X(cuStreamCreateWithPriority)                                                \
@@ -82,7 +88,8 @@
   X(cuStreamEndCapture)                                                        \
   X(cuStreamQuery)                                                             \
   X(cuStreamSynchronize)                                                       \
-  X(cuStreamWaitEvent)
+  X(cuStreamWaitEvent)                                                         \
+  X(cuStreamWriteValue32)
 
 #define FP8RT_NCCL_FUNCTIONS(X)                                                \
   X(ncclAllGather)                                                             \

@@ -311,6 +311,10 @@ int64_t fp8rt_get_rank_count(const fp8rt_program *program);
 int fp8rt_set_ranks(fp8rt_program *program, fp8rt_ranks *ranks,
                     fp8rt_error **error);
 
+/// What carries tensors between ranks, in a few words, as "copy engines" or
+/// "NCCL"; empty where nothing does. Known after fp8rt_set_ranks.
+const char *fp8rt_get_transport(const fp8rt_program *program);
+
 /// For timing: on GPUs what is enqueued on `stream` from here on begins on all
 /// ranks, which all call this, at about the same time. Nothing on the CPU.
 int fp8rt_align_ranks(fp8rt_program *program, void *stream,

@@ -12,6 +12,8 @@
 # program's first run, which they must have under every plan and in every mode; of a program without matmuls, the bits of
 # two ranks on CPUs. Then a start by torchrun, and faults. Exit code 1 where anything failed. Logs and JSON go to OUT_DIR.
 #
+# FP8RT_TRANSFERS=nccl has NCCL carry tensors that the copy engines carry otherwise: both ways have to pass.
+#
 # ===----------------------------------------------------------------------=== #
 set -uo pipefail
 

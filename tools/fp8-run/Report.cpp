@@ -132,6 +132,7 @@ std::string fp8run::resultsJson(const Options &options,
     json["copy_bytes_per_s"] = *results.copyBytesPerSecond;
   }
   if (!results.ranks.empty()) {
+    json["transport"] = results.transport;
     Json ranks = Json::array();
     for (size_t rank = 0; rank < results.ranks.size(); ++rank) {
       const RankResults &entry = results.ranks[rank];
@@ -203,7 +204,8 @@ void fp8run::printSummary(const Options &options, const StepResults &results,
               options.backend.c_str(), options.dynamic ? "dynamic" : "planned");
   if (!results.ranks.empty())
     line("ranks", std::to_string(results.ranks.size()) +
-                      "; peaks are the largest of all");
+                      "; peaks are the largest of all; tensors travel by " +
+                      results.transport);
   line("planned peak", grouped(results.plannedPeakBytes) + " B");
   line("measured peak",
        grouped(results.measuredPeakBytes) + " B" +

@@ -521,6 +521,7 @@ private:
     if (isTimed) {
       out.outputs = std::move(last);
       measureDevice();
+      out.transport = fp8rt_get_transport(program);
     }
     // Live bytes come from the watched pass, where there is one; times never.
     if (kind != PassKind::Watched)

@@ -82,6 +82,8 @@ struct StepResults {
   /// what is neither arguments nor results nor arena (planned memory only).
   std::optional<uint64_t> deviceBytes;
   std::optional<uint64_t> overheadBytes;
+  /// What carries tensors between ranks (fp8rt_get_transport).
+  std::string transport;
   /// In dynamic mode on a GPU: the most its memory pool counted, else -1.
   int64_t poolHighBytes = -1;
   /// On a GPU: the relative error that a check accepts.
