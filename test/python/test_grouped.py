@@ -37,21 +37,32 @@ def bits(array):
     return np.ascontiguousarray(array).view({2: np.uint16, 4: np.uint32}[array.dtype.itemsize])
 
 
-def test_both_forms_of_bf16_have_the_bits_of_numpy():
+def test_both_forms_of_bf16_have_the_bits_of_numpy_and_their_gradients():
     module = Module()
     f = module.function("products")
-    a, b = f.argument("a", tensor("bf16", CAPACITY, 40), "fp8.frozen"), f.argument("b", tensor("bf16", GROUPS, 40, 24), "fp8.frozen")
-    c, o = f.argument("c", tensor("bf16", CAPACITY, 24), "fp8.frozen"), f.argument("o", tensor("i32", GROUPS + 1))
+    a, b = f.argument("a", tensor("bf16", CAPACITY, 40)), f.argument("b", tensor("bf16", GROUPS, 40, 24))
+    c, o = f.argument("c", tensor("bf16", CAPACITY, 24)), f.argument("o", tensor("i32", GROUPS + 1))
     f.returns(f.grouped_matmul(a, b, o, 16, name="rows"),
               f.grouped_matmul(f.permute(a, [1, 0]), c, o, 16, element="f32", name="sums"))
     artifact = fp8opt.compile(module)
     a, b, c = normal(1, (CAPACITY, 40)), normal(2, (GROUPS, 40, 24)), normal(3, (CAPACITY, 24))
-    tangents = {"d_rows": np.zeros((CAPACITY, 24), BF16), "d_sums": np.zeros((GROUPS, 40, 24), np.float32)}
+    tangents = {"d_rows": normal(4, (CAPACITY, 24)), "d_sums": normal(5, (GROUPS, 40, 24), np.float32)}
+    wide = {name: array.astype(np.float64) for name, array in {"a": a, "b": b, "c": c, **tangents}.items()}
     for offsets in [*OFFSETS, [0, 16, 48, 64]]:
         results = artifact.run({"a": a, "b": b, "c": c, "o": np.array(offsets, np.int32), **tangents}, "products")
         rows = grouped_rows(Operand(a), Operand(b), offsets).astype(BF16)
         assert np.array_equal(bits(results["rows"]), bits(rows)), offsets
         assert np.array_equal(bits(results["sums"]), bits(grouped_sum(Operand(a.T), Operand(c), offsets))), offsets
+        gradients = {name: np.zeros(wide[name].shape) for name in "abc"}
+        for g, (begin, end) in enumerate(zip(offsets, offsets[1:])):
+            at = slice(begin, end)
+            gradients["a"][at] = wide["d_rows"][at] @ wide["b"][g].T + wide["c"][at] @ wide["d_sums"][g].T
+            gradients["b"][g] = wide["a"][at].T @ wide["d_rows"][at]
+            gradients["c"][at] = wide["a"][at] @ wide["d_sums"][g]
+        for name, value in gradients.items():
+            error = np.linalg.norm(results[f"d_{name}"].astype(np.float64) - value)
+            # Each is rounded to bf16, that of a in two parts, and d_sums before it is multiplied.
+            assert error <= 2.0**-7 * np.linalg.norm(value), (name, offsets)
 
 
 @pytest.mark.parametrize("recipe, align", [(Tensorwise(), 16), (Rowwise(), 16), (Block128(), 128)])
