@@ -6,7 +6,7 @@
 # (fully_shard on each compiled block, its hooks eager, gathers of the next block ahead), and weights gathered by functional
 # collectives inside the compiled graph. Needs torch and a GPU for each process.
 #
-# usage: torchrun --nproc-per-node=2 bench/torch_fsdp.py [--out FILE] [--layers 4] [--tokens 16384] [--repeats 15]
+# usage: torchrun --nproc-per-node=2 bench/torch_fsdp.py [--out FILE] [--layers 4] [--tokens 16384] [--repeats 15] [--only "fp8 rowwise"]
 #
 # ===---------------------------------------------------------------------=== #
 """The peer of two_gpus.py: step time and peak of PyTorch on the same step; tokens are those of a rank."""
@@ -71,11 +71,14 @@ def main():
     parser.add_argument("--dim", type=int, default=4096)
     parser.add_argument("--ffn", type=int, default=14336)
     parser.add_argument("--repeats", type=int, default=15)
+    parser.add_argument("--only", default="", help="of the variants those whose name has this")
     options = parser.parse_args()
     torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
     dist.init_process_group("nccl", device_id=torch.device("cuda", int(os.environ["LOCAL_RANK"])))
     rows = []
     for name, make in stacks(options.layers, options.dim, options.ffn):
+        if options.only not in name:
+            continue
         try:
             row = run_variant(name, make, options.tokens, options.dim, options.repeats)
         except Exception as error:  # noqa: BLE001 (one variant that a version of torch lacks)
