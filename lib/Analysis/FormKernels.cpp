@@ -41,7 +41,7 @@ bool Former::fitsSpace(ArrayRef<int64_t> part, ArrayRef<int64_t> space) const {
 bool Former::readsAsItLies(int operand) const {
   while (operand != program.values[operand].root) {
     const Instance &view = program.instances[program.values[operand].instance];
-    if (!isa<RematBarrierOp>(program.node(view).op))
+    if (!program.node(view).isBarrier)
       return false;
     operand = view.operands.front();
   }
@@ -427,6 +427,7 @@ KernelGraph Former::build() {
 
   KernelGraph result;
   result.program = &program;
+  result.kernels.reserve(order.size());
   SmallVector<int> position(groups.size(), -1);
   for (auto [index, group] : llvm::enumerate(order))
     position[group] = index;

@@ -121,7 +121,8 @@ bool canLoopWriteOver(const Body &body, int operand) {
         (llvm::is_contained(member.results, body.outputs[body.result].value) ||
          member.reads.back().value == operand))
       return false;
-  DenseSet<int> computed = {operand}, reductions; // looked up only
+  llvm::SmallDenseSet<int, 16> computed, reductions; // looked up only
+  computed.insert(operand);
   bool readsBack = false;
   for (const Member &member : body.members) {
     bool any = false;
@@ -161,13 +162,8 @@ bool canMatmulWriteOver(const Body &body, int operand) {
 }
 
 /// True for tensors of one shape whose elements have one width.
-bool areLaidOutAlike(Type a, Type b) {
-  if (a == b)
-    return isa<RankedTensorType>(a);
-  auto first = dyn_cast<RankedTensorType>(a),
-       second = dyn_cast<RankedTensorType>(b);
-  return first && second && first.getShape() == second.getShape() &&
-         getByteSize(first) == getByteSize(second);
+bool areLaidOutAlike(const PlanValue &a, const PlanValue &b) {
+  return a.layout >= 0 && a.layout == b.layout;
 }
 
 /// The root in whose storage the IR says that result `output` of a kernel is
@@ -192,8 +188,7 @@ static bool computeWritesOver(const KernelGraph &graph, int kernel, int output,
   const Program &program = *graph.program;
   const KernelNode &node = graph.kernels[kernel];
   const Instance &instance = program.instances[node.members.front()];
-  if (!areLaidOutAlike(program.graphValue(output).value.getType(),
-                       program.graphValue(operand).value.getType()))
+  if (!areLaidOutAlike(program.graphValue(output), program.graphValue(operand)))
     return false;
   NodeClass kind = node.kind;
   if (auto op = dyn_cast<KernelOp>(program.node(instance).op))
@@ -246,9 +241,7 @@ void mlir::fp8::handOver(const KernelGraph &graph, ArrayRef<int> order,
       return (program.values[root].instance >= 0 || value.donated) &&
              lastUse[root] == position && !value.escapes &&
              ranges[root].successor < 0 &&
-             value.bytes == program.graphValue(output).bytes &&
-             areLaidOutAlike(program.graphValue(output).value.getType(),
-                             value.value.getType()) &&
+             areLaidOutAlike(program.graphValue(output), value) &&
              ++pairs <= kMaxPairs && canWriteOver(graph, id, output, root);
     };
     for (int output : kernel.outputs) {

@@ -23,6 +23,10 @@ static constexpr int kMaxSteps = 12, kTenure = 8;
 /// Changes of a kind that are tried from one plan: so many over the nodes of
 /// the graph, within bounds.
 static constexpr size_t kChangeWork = 4000, kMinChanges = 8, kMaxChanges = 64;
+/// Walks in graphs of more nodes than this end after so many evaluations that
+/// found nothing.
+static constexpr size_t kMaxPatientNodes = 69;
+static constexpr int kPatience = 600;
 
 namespace {
 
@@ -177,6 +181,12 @@ int64_t PlanOption::getExcess(int64_t limit) const {
   return excess;
 }
 
+bool PlanSearch::isWalked(int end) const {
+  int spent = getNumEvaluations();
+  return spent >= end || (graph.nodes.size() > kMaxPatientNodes &&
+                          spent - lastFound >= kPatience);
+}
+
 void PlanSearch::walk(const PlanOption &start, int64_t limit, int end) {
   double forwardSeconds = 0;
   for (const PlanNode &node : graph.nodes)
@@ -196,7 +206,7 @@ void PlanSearch::walk(const PlanOption &start, int64_t limit, int end) {
     Change bestChange;
     double bestScore = 0;
     for (Change change : changes) {
-      if (getNumEvaluations() >= end)
+      if (isWalked(end))
         return;
       bool isNew = false;
       int before = getNumEvaluations();
@@ -204,6 +214,8 @@ void PlanSearch::walk(const PlanOption &start, int64_t limit, int end) {
       const PlanOption &option = evaluate(std::move(next));
       isNew = getNumEvaluations() > before && option.peak <= limit &&
               getLowestPeak(option.seconds) == option.peak;
+      if (isNew)
+        lastFound = getNumEvaluations();
       auto taken = takenBack.find(change);
       if (taken != takenBack.end() && step < taken->second && !isNew)
         continue;
@@ -223,8 +235,9 @@ void PlanSearch::walk(const PlanOption &start, int64_t limit, int end) {
 }
 
 void PlanSearch::walkFrontier(int end) {
+  lastFound = getNumEvaluations();
   std::map<int64_t, double> tried; // limits, and the time that was known
-  while (getNumEvaluations() < end) {
+  while (!isWalked(end)) {
     std::vector<const PlanOption *> frontier = getFrontier();
     const PlanOption *low = nullptr, *high = nullptr;
     double widest = -1;

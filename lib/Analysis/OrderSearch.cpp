@@ -15,6 +15,7 @@
 #include "OrderSearch.h"
 
 #include "llvm/ADT/DenseSet.h"
+#include "llvm/ADT/bit.h"
 
 using namespace mlir;
 using namespace mlir::fp8;
@@ -35,17 +36,22 @@ private:
   static constexpr Set only(int kernel) { return Set(1) << kernel; }
 
   /// By how much `kernel` changes what is live, once it has run too.
-  int64_t getGrowth(Set after, int kernel) const;
+  int64_t getGrowth(Set after, int kernel);
 
-  /// A path: the set that has run, what is live, and how it came to be.
+  /// The sets that have run and may run next on a path, and the kernel that ran
+  /// last.
   struct Path {
-    Set done = 0;
-    int64_t live = 0;
+    Set done = 0, ready = 0;
     int parent = -1, kernel = -1;
+  };
+  /// A path and a kernel that may go on with it: what would be live then.
+  struct Step {
+    int64_t live = 0;
+    int path = -1, kernel = -1;
   };
 
   SmallVector<int> kernels; ///< of the stretch
-  SmallVector<Set> preds;
+  SmallVector<Set> preds, succs;
   /// Of the roots that are born or die in the stretch.
   struct Root {
     int64_t bytes = 0;
@@ -58,21 +64,31 @@ private:
   /// By kernel: the bytes that it needs to run, and those of its results that
   /// are left whatever has run before.
   SmallVector<int64_t> need, left;
+  /// By kernel: what else reads the roots that may end there, and the growth
+  /// for those of them that had run when it was last asked for.
+  struct Growth {
+    Set readers = 0, known = ~Set(0);
+    int64_t bytes = 0;
+  };
+  SmallVector<Growth> growths;
   int64_t liveBefore = 0;
 };
 
 StretchOrderer::StretchOrderer(const KernelGraph &graph, ArrayRef<int> order,
                                int begin, int end)
     : kernels(order.slice(begin, end - begin)), preds(end - begin, 0),
-      ends(end - begin), need(end - begin, 0), left(end - begin, 0) {
+      succs(end - begin, 0), ends(end - begin), need(end - begin, 0),
+      left(end - begin, 0) {
   const Program &program = *graph.program;
   DenseMap<int, int> place; // looked up only
   for (auto [index, kernel] : llvm::enumerate(kernels))
     place[kernel] = index;
   for (auto [index, kernel] : llvm::enumerate(kernels))
     for (int pred : graph.kernels[kernel].preds)
-      if (auto it = place.find(pred); it != place.end())
+      if (auto it = place.find(pred); it != place.end()) {
         preds[index] |= only(it->second);
+        succs[it->second] |= only(index);
+      }
   std::vector<LiveRange> ranges = getLiveRanges(graph, order);
   DenseMap<int, int> known; // looked up only
   auto getRoot = [&](int root) {
@@ -112,6 +128,10 @@ StretchOrderer::StretchOrderer(const KernelGraph &graph, ArrayRef<int> order,
         left[index] += roots[id].bytes;
     }
   }
+  growths.resize(kernels.size());
+  for (auto [index, list] : llvm::enumerate(ends))
+    for (int id : list)
+      growths[index].readers |= roots[id].readers;
   // What is live before the stretch: of what it does not touch, only the sum
   // matters, and that nothing of it dies here.
   for (auto [root, range] : llvm::enumerate(ranges)) {
@@ -124,57 +144,72 @@ StretchOrderer::StretchOrderer(const KernelGraph &graph, ArrayRef<int> order,
   }
 }
 
-int64_t StretchOrderer::getGrowth(Set after, int kernel) const {
-  int64_t growth = left[kernel];
+int64_t StretchOrderer::getGrowth(Set after, int kernel) {
+  Growth &growth = growths[kernel];
+  if (growth.known == (after & growth.readers))
+    return growth.bytes;
+  growth.known = after & growth.readers;
+  growth.bytes = left[kernel];
   for (int id : ends[kernel])
     if (!(roots[id].readers & ~after))
-      growth -= roots[id].bytes;
-  return growth;
+      growth.bytes -= roots[id].bytes;
+  return growth.bytes;
 }
 
 std::vector<int> StretchOrderer::run(int64_t bar, int64_t &work) {
   int count = kernels.size();
-  Set all = only(count) - 1;
-  std::vector<Path> paths = {{0, liveBefore, -1, -1}};
-  SmallVector<int> stack = {0}; // paths that are to go on
+  Set all = only(count) - 1, first = 0;
+  for (int kernel = 0; kernel < count; ++kernel)
+    if (!preds[kernel])
+      first |= only(kernel);
+  std::vector<Path> paths;
+  std::vector<Step> stack = {{liveBefore, -1, -1}};
+  SmallVector<Step, 16> nexts;
   // No set is one of the two keys with all bits that it reserves.
   DenseSet<Set> seen; // looked up only
   while (!stack.empty()) {
-    int id = stack.pop_back_val();
-    Path path = paths[id];
+    Step step = stack.back();
+    stack.pop_back();
+    Path path = {0, first, step.path, step.kernel};
+    if (step.kernel >= 0) {
+      path.done = paths[step.path].done | only(step.kernel);
+      if (!seen.insert(path.done).second)
+        continue;
+      path.ready = paths[step.path].ready & ~only(step.kernel);
+      for (Set rest = succs[step.kernel]; rest; rest &= rest - 1)
+        if (int kernel = llvm::countr_zero(rest); !(preds[kernel] & ~path.done))
+          path.ready |= only(kernel);
+    }
+    int id = paths.size();
+    paths.push_back(path);
     if (path.done == all) {
       std::vector<int> order;
-      for (int step = id; paths[step].parent >= 0; step = paths[step].parent)
-        order.push_back(kernels[paths[step].kernel]);
+      for (; paths[id].parent >= 0; id = paths[id].parent)
+        order.push_back(kernels[paths[id].kernel]);
       std::reverse(order.begin(), order.end());
       return order;
     }
     if (--work < 0)
       return {};
-    SmallVector<Path, 16> nexts;
-    for (int kernel = 0; kernel < count; ++kernel) {
-      if ((path.done & only(kernel)) || (preds[kernel] & ~path.done) ||
-          path.live + need[kernel] >= bar)
+    nexts.clear();
+    for (Set rest = path.ready; rest; rest &= rest - 1) {
+      int kernel = llvm::countr_zero(rest);
+      if (step.live + need[kernel] >= bar)
         continue;
-      Set after = path.done | only(kernel);
-      int64_t growth = getGrowth(after, kernel);
-      Path next = {after, path.live + growth, id, kernel};
+      int64_t growth = getGrowth(path.done | only(kernel), kernel);
+      Step next = {step.live + growth, id, kernel};
       if (growth <= 0) {
         nexts.assign(1, next);
         break;
       }
       // The one that leaves the least behind goes on first: it stands last.
       auto place =
-          llvm::upper_bound(nexts, next, [](const Path &a, const Path &b) {
+          llvm::upper_bound(nexts, next, [](const Step &a, const Step &b) {
             return a.live > b.live;
           });
       nexts.insert(place, next);
     }
-    for (const Path &next : nexts)
-      if (seen.insert(next.done).second) {
-        stack.push_back(paths.size());
-        paths.push_back(next);
-      }
+    stack.insert(stack.end(), nexts.begin(), nexts.end());
   }
   return {};
 }

@@ -10,8 +10,10 @@
 #include "fp8/Analysis/PlanGraph.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "llvm/ADT/TypeSwitch.h"
 #include "llvm/Support/JSON.h"
+#include <map>
 
 using namespace mlir;
 using namespace mlir::fp8;
@@ -258,6 +260,8 @@ public:
 
 private:
   int addValue(Value value, int node, int root);
+  /// Bytes and PlanValue::layout of a value of `type`.
+  std::pair<int64_t, int> getStorage(Type type);
   LogicalResult addNode(Operation &op, bool backward);
   LogicalResult addBlock(Block &block, bool backward);
   LogicalResult markEscapes(ValueRange values, unsigned firstResult);
@@ -267,6 +271,8 @@ private:
 
   PlanGraph &graph;
   DenseMap<Value, int> index;
+  DenseMap<Type, std::pair<int64_t, int>> storageOf; ///< looked up only
+  std::map<std::pair<int64_t, SmallVector<int64_t, 4>>, int> layouts;
   DenseMap<int, unsigned>
       resultOf; ///< of roots that escape: the first result that names them
 };
@@ -277,9 +283,25 @@ int GraphBuilder::addValue(Value value, int node, int root) {
   entry.value = value;
   entry.node = node;
   entry.root = root < 0 ? id : root;
-  entry.bytes = getByteSize(value.getType());
+  auto [known, inserted] = storageOf.try_emplace(value.getType());
+  if (inserted)
+    known->second = getStorage(value.getType());
+  std::tie(entry.bytes, entry.layout) = known->second;
   index[value] = id;
   return id;
+}
+
+std::pair<int64_t, int> GraphBuilder::getStorage(Type type) {
+  int64_t bytes = getByteSize(type);
+  auto tensor = dyn_cast<RankedTensorType>(type);
+  if (!tensor)
+    return {bytes, -1};
+  int next = layouts.size();
+  return {bytes,
+          layouts
+              .try_emplace({bytes, SmallVector<int64_t, 4>(tensor.getShape())},
+                           next)
+              .first->second};
 }
 
 LogicalResult GraphBuilder::addNode(Operation &op, bool backward) {
@@ -310,6 +332,8 @@ LogicalResult GraphBuilder::addNode(Operation &op, bool backward) {
   node.kind = *kind;
   node.backward = backward;
   node.chain = getChain(&op);
+  node.isBarrier = isa<RematBarrierOp>(op);
+  node.mustRun = isa<OpaqueOp, KernelOp>(op) || !wouldOpBeTriviallyDead(&op);
   for (Value operand : op.getOperands())
     node.operands.push_back(index.lookup(operand));
   for (OpResult result : op.getResults()) {

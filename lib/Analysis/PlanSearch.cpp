@@ -13,6 +13,7 @@
 
 #include "fp8/Support/Progress.h"
 
+#include "llvm/Support/xxhash.h"
 #include <cmath>
 #include <limits>
 #include <set>
@@ -75,49 +76,92 @@ static SmallVector<int> collectChoices(const PlanGraph &graph) {
   return choices;
 }
 
-/// What a value is, `depth` producers deep: op, attributes and types, no names
-/// and no position.
-static void printSignature(const PlanGraph &graph, int value, int depth,
-                           raw_ostream &os) {
-  const PlanValue &entry = graph.values[value];
-  os << '(';
-  if (entry.node < 0) {
-    os << "arg " << entry.value.getType();
-  } else {
-    const PlanNode &node = graph.nodes[entry.node];
-    os << node.op->getName() << ' ' << entry.value.getType() << ' '
-       << cast<OpResult>(entry.value).getResultNumber();
-    for (NamedAttribute attribute : node.op->getAttrs())
-      if (attribute.getName().getValue() != kCheckpointAttr)
-        os << ' ' << attribute.getName().getValue() << '='
-           << attribute.getValue();
-    if (node.op->getPropertiesStorage())
-      os << ' ' << node.op->getPropertiesAsAttribute();
-    if (depth > 0)
-      for (int operand : node.operands)
-        printSignature(graph, operand, depth - 1, os);
+namespace {
+
+/// Numbers values by what they are, some producers deep: op, attributes and
+/// types, no names and no position.
+class Signatures {
+public:
+  explicit Signatures(const PlanGraph &graph)
+      : graph(graph), ops(graph.nodes.size(), -1) {}
+
+  /// Equal for values that are alike `depth` producers deep.
+  int get(int value, unsigned depth);
+
+private:
+  int getOp(int id);
+
+  const PlanGraph &graph;
+  std::vector<int> ops;                ///< by node; -1 where not known yet
+  SmallVector<std::vector<int>> known; ///< by depth and value, the same
+  // Looked up only.
+  std::map<std::tuple<const void *, const void *, const void *>, int> opNumbers;
+  std::map<SmallVector<intptr_t, 8>, int> numbers;
+};
+
+} // namespace
+
+int Signatures::getOp(int id) {
+  if (ops[id] >= 0)
+    return ops[id];
+  Operation *op = graph.nodes[id].op;
+  DictionaryAttr attributes = op->getDiscardableAttrDictionary();
+  if (attributes.contains(kCheckpointAttr)) {
+    NamedAttrList others(attributes);
+    others.erase(kCheckpointAttr);
+    attributes = others.getDictionary(op->getContext());
   }
-  os << ')';
+  Attribute properties =
+      op->getPropertiesStorage() ? op->getPropertiesAsAttribute() : Attribute();
+  int next = opNumbers.size();
+  return ops[id] = opNumbers
+                       .try_emplace({op->getName().getAsOpaquePointer(),
+                                     attributes.getAsOpaquePointer(),
+                                     properties.getAsOpaquePointer()},
+                                    next)
+                       .first->second;
+}
+
+int Signatures::get(int value, unsigned depth) {
+  while (known.size() <= depth)
+    known.emplace_back(graph.values.size(), -1);
+  if (int found = known[depth][value]; found >= 0)
+    return found;
+  const PlanValue &entry = graph.values[value];
+  SmallVector<intptr_t, 8> key = {
+      reinterpret_cast<intptr_t>(entry.value.getType().getAsOpaquePointer())};
+  if (entry.node >= 0) {
+    key.push_back(getOp(entry.node));
+    key.push_back(cast<OpResult>(entry.value).getResultNumber());
+    if (depth > 0)
+      for (int operand : graph.nodes[entry.node].operands)
+        key.push_back(get(operand, depth - 1));
+    key.push_back(-1 - static_cast<intptr_t>(depth));
+  }
+  int next = numbers.size();
+  return known[depth][value] =
+             numbers.try_emplace(std::move(key), next).first->second;
 }
 
 std::vector<SmallVector<int>> mlir::fp8::groupChoices(const PlanGraph &graph) {
   constexpr int kDepth = 3;
-  llvm::MapVector<std::string, SmallVector<int>,
-                  std::map<std::string, unsigned>>
-      groups;
+  // By signature and the op that reads it first.
+  using Key = std::pair<int, const void *>;
+  llvm::MapVector<Key, SmallVector<int>> groups;
   // The first reader tells apart what its producers do not.
   std::vector<int> firstReader(graph.values.size(), -1);
   for (auto [index, node] : llvm::enumerate(graph.nodes))
     for (int operand : node.operands)
       if (int &reader = firstReader[graph.values[operand].root]; reader < 0)
         reader = index;
+  Signatures signatures(graph);
   for (int choice : collectChoices(graph)) {
-    std::string key;
-    llvm::raw_string_ostream os(key);
-    printSignature(graph, choice, kDepth, os);
-    if (firstReader[choice] >= 0)
-      os << graph.nodes[firstReader[choice]].op->getName();
-    groups[key].push_back(choice);
+    int reader = firstReader[choice];
+    groups[{signatures.get(choice, kDepth),
+            reader < 0
+                ? nullptr
+                : graph.nodes[reader].op->getName().getAsOpaquePointer()}]
+        .push_back(choice);
   }
   std::vector<SmallVector<int>> result;
   for (auto &[key, members] : groups)
@@ -130,7 +174,7 @@ std::vector<SmallVector<int>> mlir::fp8::groupChoices(const PlanGraph &graph) {
 //===----------------------------------------------------------------------===//
 
 PlanSearch::PlanSearch(const PlanGraph &graph, Fusion fusion)
-    : graph(graph), fusion(fusion) {
+    : graph(graph), fusion(fusion), overrides(getOverrides(graph)) {
   int64_t numNodes = std::max<int64_t>(graph.nodes.size(), 1);
   maxEvaluations = std::clamp<int64_t>(kMaxWork / numNodes, kMinEvaluations,
                                        kMaxEvaluations);
@@ -189,8 +233,22 @@ void PlanSearch::setPeak(PlanOption &option, PeakInfo info) {
   lowestPeaks[option.seconds] = option.peak;
 }
 
+/// A hash of all that the kernels of `program` depend on.
+static std::pair<uint64_t, uint64_t> getHash(const Program &program) {
+  std::vector<int> text = {program.firstBackward};
+  for (const Instance &instance : program.instances) {
+    text.push_back(instance.node * 4 + instance.copy * 2 + instance.dead);
+    llvm::append_range(text, instance.operands);
+  }
+  llvm::append_range(text, program.backwardResults);
+  auto hash = llvm::xxh3_128bits(
+      ArrayRef(reinterpret_cast<const uint8_t *>(text.data()),
+               text.size() * sizeof(int)));
+  return {hash.low64, hash.high64};
+}
+
 const PlanOption &PlanSearch::evaluate(Selection selection) {
-  applyOverrides(graph, selection);
+  applyOverrides(overrides, selection);
   if (auto known = options.find(selection); known != options.end())
     return known->second;
   Program program = materializeLayers(selection);
@@ -198,9 +256,18 @@ const PlanOption &PlanSearch::evaluate(Selection selection) {
   PlanOption &option = it->second;
   if (!inserted)
     return option;
+  option.selection = std::move(selection);
+  if (auto [same, isNew] = firstOf.try_emplace(getHash(program), &option);
+      !isNew) {
+    const PlanOption &first = *same->second;
+    option.seconds = first.seconds;
+    option.peak = first.peak;
+    option.live = first.live;
+    option.isExact = first.isExact;
+    return option;
+  }
   KernelGraph kernels = formKernels(program, fusion);
   option.seconds = kernels.getSeconds();
-  option.selection = std::move(selection);
   auto [order, info] = scheduleRoughly(kernels);
   // The best order is looked for where it might bring the plan to the frontier.
   int64_t bar = std::min(info.peak, getLowestPeak(option.seconds));

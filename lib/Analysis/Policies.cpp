@@ -147,8 +147,9 @@ mlir::fp8::getOverrides(const PlanGraph &graph) {
   return overrides;
 }
 
-void mlir::fp8::applyOverrides(const PlanGraph &graph, Selection &selection) {
-  for (auto [root, entry] : getOverrides(graph)) {
+void mlir::fp8::applyOverrides(ArrayRef<std::pair<int, Attribute>> overrides,
+                               Selection &selection) {
+  for (auto [root, entry] : overrides) {
     if (auto text = dyn_cast<StringAttr>(entry))
       selection[root] = text.getValue() != "recompute";
     llvm::erase_if(selection.drops, [root = root](const Drop &drop) {

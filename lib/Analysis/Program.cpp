@@ -8,8 +8,6 @@
 
 #include "fp8/Analysis/Program.h"
 
-#include "mlir/Interfaces/SideEffectInterfaces.h"
-
 using namespace mlir;
 using namespace mlir::fp8;
 
@@ -36,7 +34,9 @@ public:
 private:
   int addValue(int value, int instance, int root) {
     int id = program.values.size();
-    program.values.push_back({value, instance, root < 0 ? id : root});
+    bool local = instance >= 0 && graph.nodes[graph.values[value].node].kind !=
+                                      NodeClass::Constant;
+    program.values.push_back({value, instance, root < 0 ? id : root, local});
     return id;
   }
   /// Adds an instance of `node` whose operands are already instance values, and
@@ -67,11 +67,6 @@ private:
   std::vector<SmallVector<int, 2>> namesOf;
 };
 
-/// True for a view that costs nothing to have once more.
-static bool isFreeView(const PlanNode &node) {
-  return isView(node.op) && !isa<WaitOp>(node.op);
-}
-
 void Materializer::instantiate(int node, bool copy, ArrayRef<int> operands) {
   const PlanNode &source = graph.nodes[node];
   int id = program.instances.size();
@@ -79,8 +74,8 @@ void Materializer::instantiate(int node, bool copy, ArrayRef<int> operands) {
   instance.node = node;
   instance.backward = turn >= graph.firstBackward;
   instance.copy = copy;
-  instance.clone =
-      copy && source.kind != NodeClass::Constant && !isFreeView(source);
+  instance.clone = copy && source.kind != NodeClass::Constant &&
+                   source.kind != NodeClass::View;
   instance.turn = turn;
   instance.operands.assign(operands.begin(), operands.end());
   for (auto [number, result] : llvm::enumerate(source.results)) {
@@ -134,7 +129,7 @@ void Materializer::startBackward() {
     // The storage of a gather in halves is its start's, and what an opaque op
     // hands through is its operand's; what is kept is the name that they give.
     const PlanNode &node = graph.nodes[value.node];
-    if (isFreeView(node) || node.kind == NodeClass::Constant ||
+    if (node.kind == NodeClass::View || node.kind == NodeClass::Constant ||
         !isKept(value.root))
       current[index] = -1;
   }
@@ -214,11 +209,10 @@ void Materializer::markDead() {
     needed[residual] = true;
   for (int id = program.firstBackward - 1; id >= 0; --id) {
     Instance &instance = program.instances[id];
-    Operation *op = program.node(instance).op;
     bool runs = llvm::any_of(instance.results,
                              [&](int value) { return needed[value]; });
     if (!instance.copy)
-      runs |= isa<OpaqueOp, KernelOp>(op) || !wouldOpBeTriviallyDead(op) ||
+      runs |= program.node(instance).mustRun ||
               llvm::any_of(instance.results, [&](int value) {
                 return graph.rootOf(program.values[value].value).escapes;
               });

@@ -27,13 +27,6 @@ static constexpr int64_t kMaxSets = 20'000, kMaxOrderWork = 40'000'000;
 /// asks many times.
 static constexpr int64_t kMaxTrialWork = 1'500'000;
 
-/// True for a root with storage that the step allocates.
-static bool isLocalStorage(const Program &program, int root) {
-  int instance = program.values[root].instance;
-  return instance >= 0 &&
-         program.node(program.instances[instance]).kind != NodeClass::Constant;
-}
-
 std::vector<LiveRange> mlir::fp8::getLiveRanges(const KernelGraph &graph,
                                                 ArrayRef<int> order) {
   const Program &program = *graph.program;
@@ -47,7 +40,7 @@ std::vector<LiveRange> mlir::fp8::getLiveRanges(const KernelGraph &graph,
         ranges[output] = {position,
                           program.graphValue(output).escapes ? end : position};
     auto extend = [&](int root) {
-      if (isLocalStorage(program, root))
+      if (program.values[root].local)
         ranges[root].second = std::max(ranges[root].second, position);
     };
     llvm::for_each(kernel.reads, extend);
@@ -144,10 +137,10 @@ private:
   template <typename Function>
   void forEachHeld(const KernelNode &kernel, Function function) const {
     for (int root : kernel.reads)
-      if (isLocalStorage(*graph.program, root))
+      if (graph.program->values[root].local)
         function(root);
     for (int root : kernel.holds)
-      if (isLocalStorage(*graph.program, root) &&
+      if (graph.program->values[root].local &&
           !llvm::is_contained(kernel.reads, root))
         function(root);
   }

@@ -71,12 +71,20 @@ void Former::mergeMeasurements() {
   };
   for (auto [value, list] : llvm::enumerate(readersOf)) {
     int64_t bytes = program.graphValue(value).bytes;
-    for (int reader : list)
+    for (int reader : list) {
+      std::optional<bool> isMeasurement; // until kernels merge
       for (int other : list) {
         int group = groupOf[reader], into = groupOf[other];
-        if (group != into && measures(group, bytes) && canMerge(into, group))
+        if (group == into)
+          continue;
+        if (!isMeasurement)
+          isMeasurement = measures(group, bytes);
+        if (*isMeasurement && canMerge(into, group)) {
           merge(into, group);
+          isMeasurement.reset();
+        }
       }
+    }
   }
 }
 

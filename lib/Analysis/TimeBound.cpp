@@ -160,9 +160,7 @@ void BoundBuilder::findForwardNodes() {
   std::vector<bool> isNeeded(numValues, false);
   for (int id = graph.firstBackward - 1; id >= 0; --id) {
     const PlanNode &node = graph.nodes[id];
-    bool runs = node.recompute == Recompute::Never ||
-                isa<OpaqueOp, KernelOp>(node.op) ||
-                !wouldOpBeTriviallyDead(node.op);
+    bool runs = node.recompute == Recompute::Never || node.mustRun;
     for (int result : node.results)
       runs |= isNeeded[result] || graph.rootOf(result).escapes;
     runsForward[id] = runs;

@@ -15,6 +15,7 @@
 #include "fp8/Transforms/Residuals.h"
 #include "fp8/Transforms/RowRegions.h"
 
+#include "llvm/ADT/ScopeExit.h"
 #include <set>
 
 using namespace mlir;
@@ -102,8 +103,19 @@ void PieceSearch::evaluate(func::FuncOp func, PiecePlan &plan) {
   assert(succeeded(own) && "what is split has a graph");
   Program program = materialize(*own, selectSaveAll(*own));
   KernelGraph kernels = formKernels(program, fusion);
-  plan.peak = simulate(kernels, schedule(kernels)).peak;
   plan.seconds = kernels.getSeconds();
+  auto [order, info] = scheduleRoughly(kernels);
+  plan.peak = info.peak;
+  if (!isOrderImproved(kernels))
+    return;
+  int64_t floor =
+      getPeakBound(kernels, info.peakKernel < 0 ? -1 : order[info.peakKernel]);
+  if (llvm::any_of(known, [&, seconds = plan.seconds](auto other) {
+        return other.first <= seconds && other.second <= floor;
+      }))
+    return;
+  improveSchedule(kernels, order, info, floor);
+  plan.peak = info.peak;
 }
 
 namespace {
@@ -113,7 +125,7 @@ namespace {
 struct Candidate {
   int matmul = 0; ///< number of its first seed
   int64_t height = 0;
-  llvm::DenseSet<Operation *> ops; // looked up only
+  RowRegion region;
 };
 
 } // namespace
@@ -128,14 +140,10 @@ static std::vector<Candidate> findCandidates(func::FuncOp func,
   });
   std::vector<Candidate> candidates;
   forEachProgramBlock(func, [&](Block &block) {
-    for (const RowRegion &region : findRowRegions(block, target)) {
-      if (region.countPieces(kPieces[0]) < 2)
-        continue;
-      Candidate &candidate = candidates.emplace_back();
-      candidate.matmul = numberOf.lookup(region.seeds[0]);
-      for (auto &[op, split] : region.ops)
-        candidate.ops.insert(op);
-    }
+    for (RowRegion &region : findRowRegions(block, target))
+      if (region.countPieces(kPieces[0]) > 1)
+        candidates.push_back(
+            {numberOf.lookup(region.seeds[0]), 0, std::move(region)});
   });
   return candidates;
 }
@@ -155,7 +163,8 @@ rankCandidates(func::FuncOp func, const Target &target, Fusion fusion) {
   for (auto [position, kernel] : llvm::enumerate(order))
     for (int member : kernels.kernels[kernel].members)
       for (Candidate &candidate : candidates)
-        if (candidate.ops.contains(program.node(program.instances[member]).op))
+        if (candidate.region.ops.contains(
+                program.node(program.instances[member]).op))
           candidate.height = std::max(candidate.height, info.live[position]);
   llvm::stable_sort(candidates, [](const Candidate &a, const Candidate &b) {
     return a.height > b.height;
@@ -167,10 +176,12 @@ PiecePlan PieceSearch::splitAll(const Selection &selection, int64_t pieces) {
   PiecePlan plan;
   plan.selection = selection;
   OwningOpRef<func::FuncOp> func = applySelectionTo(selection);
-  for (const Candidate &candidate : findCandidates(*func, *graph.target))
+  // As splitRows splits what is marked so.
+  std::vector<Candidate> candidates = findCandidates(*func, *graph.target);
+  for (const Candidate &candidate : candidates)
     plan.marks.push_back({candidate.matmul, pieces});
-  markPieces(*func, plan.marks);
-  splitRows(*func, *graph.target, /*pieces=*/0);
+  for (const Candidate &candidate : candidates)
+    splitRegion(candidate.region, pieces);
   dropUnread(*func);
   evaluate(*func, plan);
   return plan;
@@ -188,6 +199,13 @@ PieceSearch::find(ArrayRef<const PlanOption *> frontier) {
     return isChoice(graph, root) &&
            graph.values[root].bytes <= frontier.front()->peak / kMeasurement;
   };
+  for (const PlanOption *option : frontier)
+    known.push_back({option->seconds, option->peak});
+  auto forget = llvm::make_scope_exit([&] { known.clear(); });
+  auto add = [&](const PiecePlan &plan) {
+    plans.push_back(plan);
+    known.push_back({plan.seconds, plan.peak});
+  };
   auto isSpent = [&] { return plans.size() >= most || isInterrupted(); };
   std::set<Selection> tried;
   /// The plan of `selection`, in as many pieces as there are, or null where it
@@ -196,7 +214,7 @@ PieceSearch::find(ArrayRef<const PlanOption *> frontier) {
     applyOverrides(graph, selection);
     if (isSpent() || !tried.insert(selection).second)
       return std::nullopt;
-    plans.push_back(splitAll(selection, kPieces[0]));
+    add(splitAll(selection, kPieces[0]));
     return plans.back();
   };
 
@@ -312,7 +330,7 @@ PieceSearch::find(ArrayRef<const PlanOption *> frontier) {
              ArrayRef(candidates).take_front(count))
           plan.marks.push_back({candidate.matmul, pieces});
         evaluate(*apply(plan), plan);
-        plans.push_back(plan);
+        add(plan);
         size_t needed = llvm::count_if(candidates, [&](const Candidate &other) {
           return other.height > plan.peak;
         });

@@ -6,10 +6,10 @@
 # check_scale.py GEN   plans stacks of layers that GEN (examples/gen.py) prints,
 #                      and programs in which nothing repeats
 #
-# Times are processor seconds, which a busy machine makes longer as well: the
-# limits are several times what an idle one takes (0.3 to 0.6 s for a layer, 3
-# to 9 s for 126), and so far below what a planner takes whose time grows with
-# the square of the program.
+# Times are processor seconds, which a busy machine makes twice as long as well:
+# the limits are three times what an idle one takes or more (0.2 to 0.35 s for a
+# layer, 2 to 5 s for 126), and so far below what a planner takes whose time
+# grows with the square of the program.
 #
 # ===-------------------------------------------------------------=== #
 
@@ -58,8 +58,8 @@ def main():
     gen = sys.argv[1]
     for kind in ("ffn", "block"):
         seconds = {count: plan_layers(gen, kind, count)[1] for count in (1, 8, 32, 126)}
-        assert seconds[1] < 2, f"{kind}: {seconds} s"
-        assert seconds[126] < 60, f"{kind}: {seconds} s"
+        assert seconds[1] < 1, f"{kind}: {seconds} s"
+        assert seconds[126] < 30, f"{kind}: {seconds} s"
         for fewer, more in ((1, 8), (8, 32), (32, 126)):
             assert seconds[more] < 3 * more / fewer * max(seconds[fewer], 0.5), f"{kind}: {seconds} s"
     # A few layers of another shape, or a parameter that the first and the last op share, change neither the time nor
@@ -76,7 +76,7 @@ def main():
     # A step of 50,000 ops, in which nothing repeats; and a smaller one twice.
     _, seconds = plan(generate(gen, "--kind=tangle", "--ops=11400"))
     print(f"tangle: {seconds:.1f} s", file=sys.stderr)
-    assert seconds < 2 * 60, f"tangle: {seconds} s"
+    assert seconds < 60, f"tangle: {seconds} s"
     text = generate(gen, "--kind=tangle", "--ops=2000")
     assert plan(text)[0] == plan(text)[0], "two plans of one program differ"
     peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024

@@ -55,7 +55,10 @@ struct PlanValue {
   int node = -1; ///< producing node; -1 for arguments
   int root =
       -1; ///< the value whose storage this one names (itself unless a view)
-  int64_t bytes = 0;     ///< of its own type
+  int64_t bytes = 0; ///< of its own type
+  /// Equal for tensors of one shape whose elements have one width; -1 for what
+  /// is no tensor.
+  int layout = -1;
   bool resident = false; ///< a function argument: costs nothing to keep
   bool donated = false;  ///< an argument that may be overwritten
   bool escapes =
@@ -83,6 +86,8 @@ struct PlanNode {
   SmallVector<int, 2> results;
   /// Per result, the operand whose storage it names, or -1; empty for all -1.
   SmallVector<int, 2> aliases;
+  bool isBarrier = false; ///< a view that only keeps clones apart
+  bool mustRun = false;   ///< even where nothing reads its results
   Recompute recompute = Recompute::Yes;
   Chain chain = Chain::None;
   OpCost cost;

@@ -46,8 +46,12 @@ bool isBannedByMinCut(const PlanNode &node);
 /// that it is for, in the order of nodes and results.
 SmallVector<std::pair<int, Attribute>> getOverrides(const PlanGraph &graph);
 
-/// Applies the `fp8.policy` overrides of the graph's ops to `selection`.
-void applyOverrides(const PlanGraph &graph, Selection &selection);
+/// Applies `overrides`, those of getOverrides, to `selection`.
+void applyOverrides(ArrayRef<std::pair<int, Attribute>> overrides,
+                    Selection &selection);
+inline void applyOverrides(const PlanGraph &graph, Selection &selection) {
+  applyOverrides(getOverrides(graph), selection);
+}
 
 /// A selection and what it costs.
 struct PlanOption {
@@ -116,14 +120,22 @@ private:
   void setPeak(PlanOption &option, PeakInfo info);
   /// LocalSearch.cpp: a walk from `start` towards a short step within `limit`.
   void walk(const PlanOption &start, int64_t limit, int end);
+  /// Whether walks are over: they may not go on past `end`, nor for long where
+  /// they find nothing.
+  bool isWalked(int end) const;
   /// Walks just below the peaks of the frontier.
   void walkFrontier(int end);
 
   const PlanGraph &graph;
   Fusion fusion;
+  SmallVector<std::pair<int, Attribute>> overrides;
   int maxEvaluations, maxWalkEvaluations;
   ArrayRef<int> borders; ///< ReducedGraph::borders
   std::map<Selection, PlanOption> options;
+  /// By a hash of the program, the first selection that came to it: many
+  /// differ in what backward does not read.
+  std::map<std::pair<uint64_t, uint64_t>, PlanOption *> firstOf;
+  int lastFound = 0; ///< evaluations when a walk last found a better plan
   /// Peaks of the plans known that take up to so many seconds: fall as those
   /// rise.
   std::map<double, int64_t> lowestPeaks;

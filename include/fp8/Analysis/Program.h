@@ -59,9 +59,10 @@ struct Instance {
 
 /// A value as it runs.
 struct InstanceValue {
-  int value = -1;    ///< the graph value
-  int instance = -1; ///< the producer; -1 for arguments
-  int root = -1;     ///< the instance value whose storage this is
+  int value = -1;     ///< the graph value
+  int instance = -1;  ///< the producer; -1 for arguments
+  int root = -1;      ///< the instance value whose storage this is
+  bool local = false; ///< made by the step, and no constant
 };
 
 struct Program {

@@ -51,8 +51,12 @@ public:
 
 private:
   OwningOpRef<func::FuncOp> applySelectionTo(const Selection &selection);
+  /// Peak and time of `plan`, which `func` is. Of one that no order of kernels
+  /// brings to the frontier of `known` the peak is that of a rough order.
   void evaluate(func::FuncOp func, PiecePlan &plan);
 
+  /// Time and peak of the plans that find() knows; empty outside of it.
+  SmallVector<std::pair<double, int64_t>> known;
   const PlanGraph &graph;
   Fusion fusion;
 };

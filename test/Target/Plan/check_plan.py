@@ -447,7 +447,8 @@ def check_saved(plan, joint, function, rates):
     names = joint.value_names(function)
     ops = {names[value]: op for op in function.walk() for value in op.results}
     kept = {entry["value"] for entry in plan["saved"]}
-    options = {"target": plan["target"], "policy": "save-all", "overlap": "none"}
+    # Regions in pieces are no part of these plans, and to look for them takes most of the time.
+    options = {"target": plan["target"], "policy": "save-all", "overlap": "none", "pieces": 1}
     planned_again = None
     checked = set()
     for entry in plan["saved"]:
@@ -499,7 +500,8 @@ def check_offloaded(plan, joint, function):
     names = joint.value_names(function)
     ops = {names[value]: op for op in function.walk() for value in op.results}
     kept, away = ({entry["value"] for entry in plan[key]} for key in ("saved", "offloaded"))
-    options = {"target": plan["target"], "policy": "save-all", "overlap": "none"}
+    # Regions in pieces are no part of these plans, and to look for them takes most of the time.
+    options = {"target": plan["target"], "policy": "save-all", "overlap": "none", "pieces": 1}
 
     def plan_with(offloaded):
         def choose(_, result):
