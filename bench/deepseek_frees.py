@@ -39,10 +39,11 @@ INPUT = 2 * FULL.tokens // RANKS * FULL.hidden
 
 # What is kept, by name. In bf16 nothing is computed again but SwiGLU's factors and the rows of the norms, as in
 # TransformerEngine. By DeepSeek's policy (arXiv 2412.19437, 3.2.3 and 3.3.3) norms, up-projections and SwiGLU are, and
-# SwiGLU's input and the experts' tokens are kept in FP8.
+# SwiGLU's input and the experts' tokens are kept in FP8, and attention's result in 12 bits. Its other result is the sums of
+# the softmax.
 BF16 = r"norm[12]|[qk]v?_down|[qk]v?_norm|q|k_v|o|middle|router|shares|routed|(shared\.|experts\.\d\.)?(fc1|act)"
-POLICY = r"[qk]v?_down|o|middle|router|shares|(routed|(shared\.|experts\.\d\.)?fc1)\.row128\.(e4m3|scale)"
-LOSSY = {"dense": "fc1:1x128", "moe": "routed:1x128+shared.fc1:1x128+experts.*.fc1:1x128"}
+POLICY = r"[qk]v?_down|o#1|o\.e5m6(\.scale)?|middle|router|shares|(routed|(shared\.|experts\.\d\.)?fc1)\.row128\.(e4m3|scale)"
+LOSSY = {"dense": "o#0:e5m6+fc1:1x128", "moe": "o#0:e5m6+routed:1x128+shared.fc1:1x128+experts.*.fc1:1x128"}
 # The tables of docs/rank.md's sources: MiB kept by one layer, its input included.
 TABLE = {("dense", "bf16"): 1330, ("moe", "bf16"): 1778, ("dense", "policy"): 375, ("moe", "policy"): 606}
 
@@ -55,16 +56,19 @@ def fp8_opt(text, *options):
 
 
 def keep(joint, pattern):
-    """A joint program in generic form, whose forward values of matching names are marked to be kept."""
+    """A joint program in generic form, whose forward values of matching names are marked to be kept: all results of an op,
+    or those that match with their number."""
     names = dict(re.findall(r'^(#loc\d*) = loc\("([^"]*)"', joint, re.MULTILINE))
     lines = joint.splitlines()
     end = next(index for index, line in enumerate(lines) if '"fp8.yield"' in line)
     for index, line in enumerate(lines[:end]):
         found = re.match(r'\s*%\w+(?::(\d+))? = "(?:fp8|arith)\.\w+"\(.*loc\((#loc\d*)\)$', line)
         name = names.get(found[2], "") if found else ""
-        if not re.fullmatch(pattern, name) or '"fp8.permute"' in line:
+        keeps = [any(re.fullmatch(pattern, text) for text in (name, f"{name}#{result}"))
+                 for result in range(int(found[1] or 1) if found else 0)]
+        if not any(keeps) or '"fp8.permute"' in line:
             continue
-        words = ", ".join(['"save"'] * int(found[1] or 1))
+        words = ", ".join('"save"' if kept else '"recompute"' for kept in keeps)
         policy = f"fp8.policy = [{words}]" if found[1] else f"fp8.policy = {words}"
         head, tail = line.split(" : (", 1)
         lines[index] = (f"{head[:-1]}, {policy}}} : ({tail}" if head.endswith("}") and not head.endswith("}>")
@@ -157,9 +161,9 @@ def kept(kind):
     for what, label, made in (("bf16", "bf16, nothing computed again", plan(kind, "bf16", BF16)),
                               ("policy", "DeepSeek's policy", policy)):
         print(f"  {label:<40}{(made['saved_bytes'] + INPUT) / MIB:9,.1f}{TABLE[kind, what]:9,} in the table")
-    attention = sum(entry["bytes"] for entry in policy["saved"] if entry["value"] == "o" and entry["bytes"] > 2**24)
+    attention = sum(entry["bytes"] for entry in policy["saved"] if entry["value"] == "o.e5m6.scale")
     routing = sum(entry["bytes"] for entry in policy["saved"] if entry["value"] in ("router", "shares"))
-    print(f"  of that: attention's result in 16 bits, not 12 {attention // 4 / MIB:+.1f}; "
+    print(f"  of that: scales of attention's result {attention / MIB:+.1f}; "
           f"choice and weights of the experts {routing / MIB:+.1f}")
     return policy
 

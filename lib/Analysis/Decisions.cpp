@@ -138,8 +138,8 @@ static std::string formatMicroseconds(double seconds) {
 
 /// How a kept value relates to what it was made from.
 static std::string getForm(const PlanGraph &graph, const PlanNode &node) {
-  if (isa<CastOp>(node.op))
-    return "fp8";
+  if (auto cast = dyn_cast<CastOp>(node.op))
+    return isa<E5M6Type>(getElementTypeOrSelf(cast.getType())) ? "e5m6" : "fp8";
   if (isa<AmaxOp>(node.op) ||
       (isa<ReduceOp>(node.op) &&
        cast<ReduceOp>(node.op).getKind() == ReduceKind::Max))

@@ -36,7 +36,7 @@ bool mlir::fp8::isDiffCommand(int argc, char **argv) {
 
 namespace {
 
-/// One value that a plan keeps or computes again.
+/// One value that a plan keeps, on the device or the host, or computes again.
 struct Entry {
   int64_t bytes = 0;
   double microseconds = 0;
@@ -47,9 +47,9 @@ using Entries = std::map<std::string, Entry>;
 /// What is compared of one function.
 struct FunctionPlan {
   std::string name, peakAt;
-  int64_t peak = 0, arena = 0, saved = 0;
+  int64_t peak = 0, arena = 0, saved = 0, host = 0;
   double stepUs = 0;
-  Entries kept, recomputed;
+  Entries kept, recomputed, offloaded;
 };
 
 int fail(const std::string &message) {
@@ -122,6 +122,8 @@ std::optional<std::vector<FunctionPlan>> readPlans(const std::string &path) {
       plan.peakAt = at->getString("op").value_or("").str();
     plan.kept = readEntries(*object, "saved");
     plan.recomputed = readEntries(*object, "recomputed");
+    plan.host = object->getInteger("host_bytes").value_or(0);
+    plan.offloaded = readEntries(*object, "offloaded");
   }
   return plans;
 }
@@ -177,6 +179,7 @@ bool printDifference(const FunctionPlan &before, const FunctionPlan &after) {
           place.empty() ? "" : ", at " + place);
   compare("arena", before.arena, after.arena);
   compare("kept", before.saved, after.saved);
+  compare("host", before.host, after.host);
   if (before.stepUs != after.stepUs) {
     differs = true;
     os << llvm::formatv("  {0,-8}{1,19:F3} us -> {2,19:F3} us   {3}{4:F3} us\n",
@@ -198,10 +201,19 @@ bool printDifference(const FunctionPlan &before, const FunctionPlan &after) {
                              describe(value, entry) + ": " +
                              known->second.form + " -> " + entry.form});
   }
-  for (auto &[value, entry] : before.kept)
-    if (!after.kept.contains(value))
-      dropped.push_back({double(entry.bytes), signedBytes(-entry.bytes) + "  " +
-                                                  describe(value, entry)});
+  // What `from` lists and `to` does not, with its bytes.
+  auto list = [](const Entries &from, const Entries &to, int64_t sign) {
+    std::vector<Line> lines;
+    for (auto &[value, entry] : from)
+      if (!to.contains(value))
+        lines.push_back(
+            {double(entry.bytes),
+             signedBytes(sign * entry.bytes) + "  " + describe(value, entry)});
+    return lines;
+  };
+  dropped = list(before.kept, after.kept, -1);
+  std::vector<Line> offloaded = list(after.offloaded, before.offloaded, 1),
+                    returned = list(before.offloaded, after.offloaded, -1);
   auto cost = [](const Entry &entry, StringRef sign) {
     return llvm::formatv("{0}{1:F3} us  ", sign, entry.microseconds).str();
   };
@@ -214,13 +226,16 @@ bool printDifference(const FunctionPlan &before, const FunctionPlan &after) {
       removed.push_back(
           {entry.microseconds, cost(entry, "-") + describe(value, entry)});
   differs |= !kept.empty() || !dropped.empty() || !changed.empty() ||
-             !added.empty() || !removed.empty();
+             !added.empty() || !removed.empty() || !offloaded.empty() ||
+             !returned.empty();
   if (!differs)
     return false;
   llvm::outs() << '@' << after.name << '\n' << numbers;
   printLines("kept for backward now", std::move(kept));
   printLines("no longer kept", std::move(dropped));
   printLines("kept otherwise", std::move(changed));
+  printLines("waits in host memory now", std::move(offloaded));
+  printLines("no longer waits in host memory", std::move(returned));
   printLines("computed again now", std::move(added));
   printLines("no longer computed again", std::move(removed));
   return true;

@@ -29,17 +29,20 @@ using namespace mlir::fp8;
 
 namespace {
 
-enum class Form {
-  Block128, ///< e4m3 with a scale for 128 columns of a row
-  E5M2      ///< e5m2 without a scale
+/// How backward reads a value.
+struct Form {
+  StringRef name;
+  Type format;
+  bool isScaled;  ///< a scale for 128 columns of a row, or none
+  Pow2 pow2;      ///< of a scale that is made for it
+  bool isCounted; ///< what casts of it by columns change is counted
 };
 
 /// One entry of the option.
 struct Request {
   std::string text;
   llvm::GlobPattern pattern;
-  Form form = Form::Block128;
-  StringRef formName;
+  Form form;
 };
 
 std::string getValueName(Value value) {
@@ -47,28 +50,48 @@ std::string getValueName(Value value) {
   return loc ? loc.getName().str() : "";
 }
 
+/// The name of one result, with its number where the op has several: `o#1`.
+std::string getResultName(Value value) {
+  auto result = cast<OpResult>(value);
+  std::string name = getValueName(value);
+  return name.empty() || result.getOwner()->getNumResults() == 1
+             ? name
+             : name + "#" + std::to_string(result.getResultNumber());
+}
+
 /// Rewrites one step.
 class Rewriter {
 public:
   Rewriter(func::FuncOp function, StepOp step)
-      : step(step), builder(function.getContext()) {}
+      : function(function), step(step), builder(function.getContext()) {}
 
   /// The forward values that `request` names, in program order.
   SmallVector<Value> find(const Request &request);
   /// Has backward read `value` as `request` says.
-  void add(Value value, const Request &request, std::optional<double> error);
+  LogicalResult add(Value value, const Request &request,
+                    std::optional<double> error);
   /// Replaces what backward reads. Nothing can be added after it.
-  void finish();
+  LogicalResult finish();
 
 private:
-  Value compress(Value value, const Request &request,
-                 std::optional<double> error);
+  /// A value whose new layouts may change it, and the name of the count.
+  struct Counted {
+    DequantizeOp value;
+    std::string counter;
+  };
+
+  FailureOr<Value> compress(Value value, const Request &request,
+                            std::optional<double> error);
+  FailureOr<Value> count(DequantizeOp exact);
+  void addResults(ArrayRef<Value> counts);
   bool isDerived(Operation *op);
   Value getLossy(Value value, Operation *user);
   Location named(Value value, StringRef suffix);
 
+  func::FuncOp function;
   StepOp step;
   OpBuilder builder;
+  SmallVector<Counted> counted;
   DenseMap<Value, Value> lossy;        // Looked up only.
   DenseMap<Operation *, bool> derived; // Looked up only.
 };
@@ -86,25 +109,32 @@ Location Rewriter::named(Value value, StringRef suffix) {
 SmallVector<Value> Rewriter::find(const Request &request) {
   SmallVector<Value> found;
   for (Operation &op : step.getForward().front())
-    for (Value result : op.getResults())
-      if (std::string name = getValueName(result);
-          !name.empty() && request.pattern.match(name))
+    for (OpResult result : op.getResults()) {
+      std::string name = getValueName(result), one = getResultName(result);
+      if (!name.empty() &&
+          (request.pattern.match(name) || request.pattern.match(one)))
         found.push_back(result);
+    }
   return found;
 }
 
+/// The scale op behind the scale of `cast`, or null.
+static ScaleOp getScaleOp(CastOp cast) {
+  return cast.getScale().getDefiningOp<ScaleOp>();
+}
+
 /// The cast of `value` that the forward region has already, if it is of the
-/// wanted type.
-static CastOp findCast(Value value, Type type) {
+/// wanted type; with powers of two as scales if `isPow2`.
+static CastOp findCast(Value value, RankedTensorType want, bool isPow2) {
   for (Operation *user : value.getUsers())
     if (auto cast = dyn_cast<CastOp>(user);
         cast && cast->getBlock() == value.getParentBlock()) {
       auto have = llvm::cast<RankedTensorType>(cast.getResult().getType());
-      auto want = llvm::cast<RankedTensorType>(type);
-      auto haveGroup = llvm::cast<TensorEncodingAttr>(have.getEncoding()),
-           wantGroup = llvm::cast<TensorEncodingAttr>(want.getEncoding());
+      bool hasPow2 =
+          getScaleOp(cast) && getScaleOp(cast).getPow2() != Pow2::None;
       if (have.getElementType() == want.getElementType() &&
-          haveGroup.getGroup() == wantGroup.getGroup())
+          getEncoding(have).getGroup() == getEncoding(want).getGroup() &&
+          (hasPow2 || !isPow2))
         return cast;
     }
   return {};
@@ -112,38 +142,51 @@ static CastOp findCast(Value value, Type type) {
 
 /// The smaller form of `value`, made in the forward region, and the value it
 /// stands for, at the start of the backward region.
-Value Rewriter::compress(Value value, const Request &request,
-                         std::optional<double> error) {
+FailureOr<Value> Rewriter::compress(Value value, const Request &request,
+                                    std::optional<double> error) {
   OpBuilder::InsertionGuard guard(builder);
   MLIRContext *context = builder.getContext();
+  const Form &form = request.form;
   auto type = cast<RankedTensorType>(value.getType());
-  bool blocks = request.form == Form::Block128;
   SmallVector<int64_t> group =
-      blocks ? SmallVector<int64_t>{1, 128} : SmallVector<int64_t>{0, 0};
-  Type format = blocks ? Type(Float8E4M3FNType::get(context))
-                       : Type(Float8E5M2Type::get(context));
-  auto small = RankedTensorType::get(
-      type.getShape(), format,
-      TensorEncodingAttr::get(context, group, /*pow2=*/false));
+      form.isScaled ? SmallVector<int64_t>{1, 128} : SmallVector<int64_t>{0, 0};
+  auto encoding =
+      TensorEncodingAttr::get(context, group, form.pow2 != Pow2::None);
+  bool isE5M6 = isa<E5M6Type>(form.format);
+  if (isE5M6 && type.getDimSize(1) % 2 != 0)
+    return emitError(value.getLoc())
+           << "expected an even number of columns to keep as 'e5m6', two of "
+              "which take three bytes, but '"
+           << getResultName(value) << "' is " << type;
+  auto small = RankedTensorType::get(type.getShape(), form.format, encoding);
   auto scaleType = RankedTensorType::get(getScaleShape(type.getShape(), group),
                                          builder.getF32Type());
   builder.setInsertionPointAfterValue(value);
-  CastOp quantised = blocks ? findCast(value, small) : CastOp();
+  CastOp quantised =
+      form.isScaled ? findCast(value, small, form.isCounted) : CastOp();
+  if (!quantised && form.isCounted)
+    return emitError(value.getLoc())
+           << "expected the forward region to cast '" << getResultName(value)
+           << "' by 1x128 with scales that are powers of two, as the recipe "
+              "'block128' does, to take another layout from it";
   if (!quantised) {
+    std::string prefix = isE5M6 ? ".e5m6" : ".row128";
     Value scale;
-    if (blocks) {
-      Value maximum = AmaxOp::create(builder, named(value, ".row128.amax"),
+    if (form.isScaled) {
+      Value maximum = AmaxOp::create(builder, named(value, prefix + ".amax"),
                                      scaleType, value, group);
-      scale = ScaleOp::create(builder, named(value, ".row128.scale"), scaleType,
-                              maximum, format, APFloat(0.0), Division::F32,
-                              Pow2::None);
+      scale = ScaleOp::create(builder, named(value, prefix + ".scale"),
+                              scaleType, maximum, form.format, APFloat(0.0),
+                              Division::F32, form.pow2);
     } else {
       scale = arith::ConstantOp::create(
           builder, value.getLoc(), DenseElementsAttr::get(scaleType, 1.0f));
     }
+    StringRef suffix = isE5M6          ? ".e5m6"
+                       : form.isScaled ? ".row128.e4m3"
+                                       : ".e5m2";
     quantised =
-        CastOp::create(builder, named(value, blocks ? ".row128.e4m3" : ".e5m2"),
-                       small, value, scale);
+        CastOp::create(builder, named(value, suffix), small, value, scale);
   }
   Block &backward = step.getBackward().front();
   builder.setInsertionPointToStart(&backward);
@@ -151,21 +194,30 @@ Value Rewriter::compress(Value value, const Request &request,
       DequantizeOp::create(builder, named(value, "~lossy"), type,
                            quantised.getResult(), quantised.getScale());
   NamedAttrList facts;
-  facts.append("value", builder.getStringAttr(getValueName(value)));
-  facts.append("form", builder.getStringAttr(request.formName));
-  facts.append("bytes",
-               builder.getI64IntegerAttr(
-                   getByteSize(small) + (blocks ? getByteSize(scaleType) : 0)));
+  facts.append("value", builder.getStringAttr(getResultName(value)));
+  facts.append("form", builder.getStringAttr(form.name));
+  facts.append("bytes", builder.getI64IntegerAttr(
+                            getByteSize(small) +
+                            (form.isScaled ? getByteSize(scaleType) : 0)));
   facts.append("exact_bytes", builder.getI64IntegerAttr(getByteSize(type)));
   if (error)
     facts.append("grad_rel_error", builder.getF64FloatAttr(*error));
+  if (form.isCounted) {
+    std::string counter = getResultName(value) + ".inexact";
+    facts.append("counter", builder.getStringAttr(counter));
+    counted.push_back({exact, counter});
+  }
   exact->setAttr(kLossyAttr, facts.getDictionary(context));
-  return exact;
+  return exact.getResult();
 }
 
-void Rewriter::add(Value value, const Request &request,
-                   std::optional<double> error) {
-  lossy[value] = compress(value, request, error);
+LogicalResult Rewriter::add(Value value, const Request &request,
+                            std::optional<double> error) {
+  FailureOr<Value> small = compress(value, request, error);
+  if (failed(small))
+    return failure();
+  lossy[value] = *small;
+  return success();
 }
 
 /// True for an op whose results backward computes again from a lossy value: it
@@ -213,7 +265,75 @@ Value Rewriter::getLossy(Value value, Operation *user) {
   return lossy.lookup(value);
 }
 
-void Rewriter::finish() {
+/// How many elements of `exact` the casts of it by 128x1 change, as f32: sums
+/// have one order everywhere, so counts are the same bits everywhere.
+FailureOr<Value> Rewriter::count(DequantizeOp exact) {
+  auto type = cast<RankedTensorType>(exact.getType());
+  auto floats = RankedTensorType::get(type.getShape(), builder.getF32Type());
+  auto one = RankedTensorType::get({1, 1}, builder.getF32Type());
+  Value total;
+  for (Operation *user : llvm::to_vector(exact->getUsers())) {
+    auto relaid = dyn_cast<CastOp>(user);
+    if (!relaid ||
+        getEncoding(relaid.getType()).getGroup() != ArrayRef<int64_t>({128, 1}))
+      continue;
+    if (!getScaleOp(relaid) || getScaleOp(relaid).getPow2() == Pow2::None)
+      return emitError(relaid.getLoc())
+             << "expected scales that are powers of two where a layout is made "
+                "from another, but got others";
+    builder.setInsertionPointAfter(relaid);
+    Location loc = named(exact, ".inexact");
+    auto splat = [&](float number) -> Value {
+      return arith::ConstantOp::create(builder, loc,
+                                       DenseElementsAttr::get(floats, number));
+    };
+    Value back = DequantizeOp::create(builder, loc, type, relaid.getResult(),
+                                      relaid.getScale());
+    Value differs = arith::CmpFOp::create(
+        builder, loc, arith::CmpFPredicate::UNE, back, exact.getResult());
+    Value changed = arith::SelectOp::create(builder, loc, differs, splat(1.0f),
+                                            splat(0.0f));
+    Value number = ReduceOp::create(builder, loc, one, ReduceKind::Sum, changed,
+                                    ArrayRef<int64_t>{0, 1});
+    total = total ? arith::AddFOp::create(builder, loc, total, number) : number;
+  }
+  return total;
+}
+
+/// Makes `counts` results of the function, one for each counted value.
+void Rewriter::addResults(ArrayRef<Value> counts) {
+  YieldOp yield = step.getBackwardYield();
+  yield.getValuesMutable().append(counts);
+  SmallVector<Type> types(step->getResultTypes());
+  llvm::append_range(types, ValueRange(counts).getTypes());
+  builder.setInsertionPoint(step);
+  auto longer = cast<StepOp>(builder.insert(Operation::create(
+      step->getLoc(), step->getName(), types, step->getOperands(),
+      step->getDiscardableAttrDictionary(), step->getPropertiesStorage(),
+      BlockRange(), step->getNumRegions())));
+  for (auto [to, from] :
+       llvm::zip_equal(longer->getRegions(), step->getRegions()))
+    to.takeBody(from);
+  unsigned before = step->getNumResults();
+  step->replaceAllUsesWith(longer->getResults().take_front(before));
+  step->erase();
+  step = longer;
+  Operation *end = function.getBody().front().getTerminator();
+  for (auto [index, entry] : llvm::enumerate(counted)) {
+    end->insertOperands(end->getNumOperands(),
+                        ValueRange(longer->getResult(before + index)));
+    unsigned number = function.getNumResults();
+    StringRef value = StringRef(entry.counter);
+    value.consume_back(".inexact");
+    NamedAttrList attrs;
+    attrs.append(kNameAttr, builder.getStringAttr(entry.counter));
+    attrs.append(kCounterAttr, builder.getStringAttr(value));
+    (void)function.insertResult(number, counts[index].getType(),
+                                attrs.getDictionary(builder.getContext()));
+  }
+}
+
+LogicalResult Rewriter::finish() {
   for (Operation &op : llvm::make_early_inc_range(step.getBackward().front())) {
     // The way in: it reads the small form itself.
     if (op.hasAttr(kLossyAttr))
@@ -221,6 +341,22 @@ void Rewriter::finish() {
     for (OpOperand &operand : op.getOpOperands())
       operand.set(getLossy(operand.get(), &op));
   }
+  SmallVector<Value> counts;
+  for (Counted &entry : counted) {
+    FailureOr<Value> total = count(entry.value);
+    if (failed(total))
+      return failure();
+    if (!*total)
+      return emitError(entry.value.getLoc())
+             << "expected the backward region to cast '"
+             << StringRef(entry.counter).drop_back(strlen(".inexact"))
+             << "' by 128x1, as the recipe 'block128' does for the gradient of "
+                "a weight, but nothing does";
+    counts.push_back(*total);
+  }
+  if (!counts.empty())
+    addResults(counts);
+  return success();
 }
 
 /// The largest relative 2-norm of a difference of gradients over all ranks, or
@@ -264,15 +400,20 @@ struct KeepLossyPass : fp8::impl::FP8KeepLossyPassBase<KeepLossyPass> {
       auto [name, form] = entry.rsplit(':');
       Request request;
       request.text = entry.str();
-      if (form == "1x128")
-        request.form = Form::Block128;
-      else if (form == "e5m2")
-        request.form = Form::E5M2;
-      else
-        return fail("expected 'VALUE:1x128' or 'VALUE:e5m2' in 'lossy', but "
-                    "got '" +
+      MLIRContext *context = &getContext();
+      Type e4m3 = Float8E4M3FNType::get(context);
+      const Form forms[] = {
+          {"1x128", e4m3, true, Pow2::None, false},
+          {"e5m2", Float8E5M2Type::get(context), false, Pow2::None, false},
+          {"e5m6", E5M6Type::get(context), true, Pow2::Floor, false},
+          {"relayout", e4m3, true, Pow2::Floor, true}};
+      auto known = llvm::find_if(
+          forms, [&](const Form &entry) { return entry.name == form; });
+      if (known == std::end(forms))
+        return fail("expected 'VALUE:1x128', 'VALUE:e5m2', 'VALUE:e5m6' or "
+                    "'VALUE:relayout' in 'lossy', but got '" +
                     entry + "'");
-      request.formName = form;
+      request.form = *known;
       llvm::Expected<llvm::GlobPattern> pattern =
           llvm::GlobPattern::create(name);
       if (!pattern)
@@ -302,19 +443,22 @@ struct KeepLossyPass : fp8::impl::FP8KeepLossyPassBase<KeepLossyPass> {
             !(element.isBF16() || element.isF32()))
           return emitError(value.getLoc())
                  << "expected a matrix of bf16 or f32 to keep as '"
-                 << request.formName << "', but '" << getValueName(value)
+                 << request.form.name << "', but '" << getResultName(value)
                  << "' is " << value.getType();
         auto [entry, isNew] = taken.try_emplace(value, request.text);
         if (!isNew)
           return emitError(value.getLoc())
-                 << "expected one lossy form of '" << getValueName(value)
+                 << "expected one lossy form of '" << getResultName(value)
                  << "', but '" << entry->second << "' and '" << request.text
                  << "' both name it";
-        rewriter.add(value, request,
-                     errors.empty() ? std::nullopt : errors[index]);
+        if (failed(rewriter.add(value, request,
+                                errors.empty() ? std::nullopt : errors[index])))
+          return failure();
         ++counts[index];
       }
-    rewriter.finish();
+    if (failed(rewriter.finish()))
+      return failure();
+    step = *function.getBody().front().getOps<StepOp>().begin();
     formResiduals(step);
     dropUnread(function);
     return success();

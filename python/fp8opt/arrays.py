@@ -38,7 +38,7 @@ def run_numpy(function: Function, arguments: Mapping[str, Any],
     import numpy as np
 
     types = {DType.bf16: ml_dtypes.bfloat16, DType.f32: np.float32, DType.f8E4M3FN: ml_dtypes.float8_e4m3fn,
-             DType.f8E5M2: ml_dtypes.float8_e5m2, DType.i32: np.int32}
+             DType.f8E5M2: ml_dtypes.float8_e5m2, DType.i32: np.int32, DType.i8: np.int8}
     _check_types(function, arguments, lambda array: array.dtype if isinstance(array, np.ndarray) else None,
                  {key: np.dtype(value) for key, value in types.items()})
 
@@ -59,7 +59,7 @@ def run_torch(function: Function, arguments: Mapping[str, Any], device: Any = No
     import torch
 
     types = {DType.bf16: torch.bfloat16, DType.f32: torch.float32, DType.f8E4M3FN: torch.float8_e4m3fn,
-             DType.f8E5M2: torch.float8_e5m2, DType.i32: torch.int32}
+             DType.f8E5M2: torch.float8_e5m2, DType.i32: torch.int32, DType.i8: torch.int8}
     _check_types(function, arguments, lambda array: array.dtype if isinstance(array, torch.Tensor) else None, types)
     device = torch.device(device if device is not None else "cuda" if function.backend == "cuda" else "cpu")
     stream = torch.cuda.current_stream(device).cuda_stream if device.type == "cuda" else 0
@@ -87,7 +87,7 @@ def _run_cupy(function: Function, arguments: Mapping[str, Any], placed: Optional
     import cupy
 
     types = {DType.bf16: cupy.uint16, DType.f32: cupy.float32, DType.f8E4M3FN: cupy.uint8, DType.f8E5M2: cupy.uint8,
-             DType.i32: cupy.int32}
+             DType.i32: cupy.int32, DType.i8: cupy.int8}
 
     def read(found: ResultArray) -> Any:
         result, dtype = found.result, cupy.dtype(types[found.result.dtype])

@@ -43,6 +43,7 @@ class DType(enum.IntEnum):
     f8E4M3FN = 2
     f8E5M2 = 3
     i32 = 4
+    i8 = 5
 
     @property
     def itemsize(self) -> int:

@@ -171,6 +171,15 @@ int fp8rt_get_result(const fp8rt_program *program, size_t index,
   return 0;
 }
 
+const char *fp8rt_get_counter(const fp8rt_program *program, size_t index,
+                              size_t position) {
+  const Function *function = functionAt(program, index);
+  if (!function || position >= function->results.size() ||
+      function->results[position].counter.empty())
+    return nullptr;
+  return function->results[position].counter.c_str();
+}
+
 const void *fp8rt_get_section(const fp8rt_program *program, const char *name,
                               size_t *size) {
   std::optional<std::string_view> section =

@@ -15,6 +15,7 @@
 #include "Manifest.h"
 #include "ManifestCheck.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 using namespace fp8rt;
@@ -156,7 +157,7 @@ public:
   }
 
   bool dtype(DType &out) const {
-    return choice(out, {"bf16", "f32", "f8E4M3FN", "f8E5M2", "i32"});
+    return choice(out, {"bf16", "f32", "f8E4M3FN", "f8E5M2", "i32", "i8"});
   }
 
 private:
@@ -284,8 +285,14 @@ private:
         !node.at("placement").choice(placement, {"arena", "caller"}) ||
         !readRef(node.at("ref"), out.ref) ||
         !node.at("offset").integer(out.offset, 0) ||
-        !node.at("strides").integers(out.strides, 0))
+        !node.at("strides").integers(out.strides, 0) ||
+        (node.has("counter") && !node.at("counter").string(out.counter)))
       return false;
+    if (!out.counter.empty() &&
+        (out.dtype != DType::F32 ||
+         std::any_of(out.shape.begin(), out.shape.end(),
+                     [](int64_t size) { return size != 1; })))
+      return node.at("counter").fail("expected a counter of one f32");
     out.placedByCaller = placement == 1;
     if (out.strides.size() != out.shape.size())
       return node.at("strides").fail("expected one stride a dimension");

@@ -61,6 +61,8 @@ struct Result {
   Ref ref;
   int64_t offset = 0;
   std::vector<int64_t> strides;
+  /// The value whose inexact elements it counts; empty for other results.
+  std::string counter;
 };
 
 enum class BufferKind { Local, Residual, Result, Workspace };

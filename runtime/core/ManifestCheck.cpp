@@ -164,7 +164,7 @@ private:
   bool checkOperand(const std::string &what, const Operand &operand,
                     int64_t rows, int64_t columns, bool isAccumulator,
                     int64_t matrices = 1, int64_t stride = 0) {
-    if (operand.dtype == DType::I32 ||
+    if (operand.dtype == DType::I32 || operand.dtype == DType::I8 ||
         (isAccumulator && operand.dtype != DType::BF16 &&
          operand.dtype != DType::F32))
       return fail(what + ": expected " +

@@ -126,6 +126,7 @@ void packAny(const GemmMatrix &matrix, int64_t first, int64_t rows,
     return run(FromE5M2());
   case DType::F32:
   case DType::I32: // refused when the artifact is loaded
+  case DType::I8:
     return run(FromF32());
   }
 }

@@ -37,6 +37,7 @@ cudaDataType_t dataType(DType type) {
   case DType::F32:
     return CUDA_R_32F;
   case DType::I32: // refused when the artifact is loaded
+  case DType::I8:
     break;
   }
   return CUDA_R_32I;

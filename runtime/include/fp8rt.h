@@ -46,7 +46,8 @@ typedef enum {
   FP8RT_F32 = 1,
   FP8RT_F8E4M3FN = 2,
   FP8RT_F8E5M2 = 3,
-  FP8RT_I32 = 4
+  FP8RT_I32 = 4,
+  FP8RT_I8 = 5
 } fp8rt_dtype;
 
 typedef enum {
@@ -175,6 +176,10 @@ int fp8rt_get_argument(const fp8rt_program *program, size_t function,
                        size_t argument, fp8rt_argument_info *info);
 int fp8rt_get_result(const fp8rt_program *program, size_t function,
                      size_t result, fp8rt_result_info *info);
+/// The value of which the result counts the elements whose new layout is not
+/// exact; null for a result that is no counter.
+const char *fp8rt_get_counter(const fp8rt_program *program, size_t function,
+                              size_t result);
 /// Contents of the section `name` ("plan"), or null.
 const void *fp8rt_get_section(const fp8rt_program *program, const char *name,
                               size_t *size);

@@ -100,7 +100,7 @@ TEST(Manifest, RefusesWithTheReason) {
                    "bytes");
   EXPECT_EQ(refusal(good, "/arguments/0/dtype", "f16"),
             place + "/arguments[0]/dtype: expected one of bf16, f32, f8E4M3FN, "
-                    "f8E5M2, i32, but got 'f16'");
+                    "f8E5M2, i32, i8, but got 'f16'");
   EXPECT_EQ(refusal(good, "/arguments/0/bytes", 128),
             head + "argument 'x': expected 256 bytes for its shape, but got "
                    "128");

@@ -25,6 +25,9 @@ def main():
         expected.add((kept[1][value]["bytes"], value))
     for value in kept[0].keys() - kept[1].keys():
         expected.add((-kept[0][value]["bytes"], value))
+    host = [{entry["value"]: entry["bytes"] for entry in plan["offloaded"]} for plan in (before, after)]
+    expected |= {(host[1][value], value) for value in host[1].keys() - host[0].keys()}
+    expected |= {(-host[0][value], value) for value in host[0].keys() - host[1].keys()}
     again = [{entry["value"]: entry for entry in plan["recomputed"]} for plan in (before, after)]
     for value in again[1].keys() - again[0].keys():
         expected.add((round(again[1][value]["cost_us"], 3), value))
@@ -35,7 +38,7 @@ def main():
         number = float(number.replace(",", ""))
         found.add((int(number) if unit == "B" else number, value))
     assert found == expected, f"expected {sorted(expected, key=str)}, but got {sorted(found, key=str)}"
-    for label, key in (("peak", "peak_bytes"), ("arena", "arena_bytes"), ("kept", "saved_bytes")):
+    for label, key in (("peak", "peak_bytes"), ("arena", "arena_bytes"), ("kept", "saved_bytes"), ("host", "host_bytes")):
         line = re.search(rf"^  {label} +([\d,]+) B -> +([\d,]+) B   ([-+][\d,]+) B", text, re.M)
         numbers = [int(part.replace(",", "")) for part in line.groups()] if line else [0, 0, 0]
         want = [before[key], after[key], after[key] - before[key]]

@@ -4,8 +4,8 @@
 #
 # usage: loop_programs.py OUT_DIR
 #
-# Writes loops_ROWSxCOLUMNS.mlir: one function with every kind of cast, both ways, of an input and of silu(g) * u, a norm,
-# a dropout and a sum down the columns, at sizes that fill tiles and sizes that do not, one with rows enough to be copied
+# Writes loops_ROWSxCOLUMNS.mlir: one function with every kind of cast, both ways, of an input and of silu(g) * u, also
+# through 12 bits, a norm, a dropout and a sum down the columns, at sizes that fill tiles and sizes that do not, one with rows enough to be copied
 # ahead.
 # Without matmuls a GPU must give the bits of the reference.
 #
@@ -81,6 +81,15 @@ def make(rows, columns):
         p.cast("x", "row128", (1, 128))
     p.cast("x", "square", (128, 128), transpose=True)
     p.cast("act", "column128", (128, 1), transpose=True)
+    # E5M6, as codes and read back.
+    scale, codes = f"tensor<{rows}x{-(-columns // 128)}xf32>", f"tensor<{rows}x{columns}x!fp8.e5m6, #fp8.tensor<scale = [1, 128]>>"
+    p.add("e5m6_a", f"fp8.amax %act group = [1, 128] : {p.bf16} -> {scale}")
+    p.add("e5m6_s", f"fp8.scale %e5m6_a format = !fp8.e5m6 {{pow2 = #fp8.pow2<floor>}} : {scale}")
+    p.add("e5m6_q", f"fp8.cast %act, %e5m6_s : {p.bf16}, {scale} -> {codes}")
+    p.add("e5m6_x", f"fp8.dequantize %e5m6_q, %e5m6_s : {codes}, {scale} -> {p.bf16}")
+    p.cast("e5m6_x", "e5m6_columns", (128, 1), transpose=True)
+    p.returns("e5m6_q", codes)
+    p.returns("e5m6_x", p.bf16)
     rows1, columns1 = f"tensor<{rows}x1xf32>", f"tensor<1x{columns}xf32>"
     p.add("xw", f"arith.extf %x : {p.bf16} to {p.f32}")
     p.add("squares", f"arith.mulf %xw, %xw : {p.f32}")

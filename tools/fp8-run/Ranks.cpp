@@ -166,6 +166,8 @@ bool Ranks::collect(StepResults &results, std::string &error) {
     size_t at = 0;
     for (Output output : results.outputs) {
       output.name += "@" + std::to_string(rank);
+      if (!output.counter.empty())
+        output.counter += "@" + std::to_string(rank);
       output.bytes = outputs[rank].substr(at, output.bytes.size());
       at += output.bytes.size();
       merged.push_back(std::move(output));

@@ -89,6 +89,16 @@ void printSlowest(const StepResults &results) {
 
 } // namespace
 
+std::vector<std::pair<std::string, float>>
+fp8run::countersOf(const std::vector<Output> &outputs) {
+  std::vector<std::pair<std::string, float>> counters;
+  for (const Output &output : outputs)
+    if (!output.counter.empty())
+      counters.push_back(
+          {output.counter, loadElement(output.bytes.data(), output.dtype, 0)});
+  return counters;
+}
+
 std::string fp8run::resultsJson(const Options &options,
                                 const StepResults &results,
                                 const std::optional<Comparison> &comparison) {
@@ -148,6 +158,11 @@ std::string fp8run::resultsJson(const Options &options,
   json["max_rel_error"] =
       comparison ? Json(comparison->maxRelativeError) : Json();
   json["outputs"] = std::move(outputs);
+  Json inexact = Json::array();
+  for (const auto &[value, count] : countersOf(results.outputs))
+    inexact.push_back({{"value", value}, {"elements", count}});
+  if (!inexact.empty())
+    json["inexact"] = std::move(inexact);
   return dump(json);
 }
 
@@ -227,6 +242,11 @@ void fp8run::printSummary(const Options &options, const StepResults &results,
                             : ""));
   line("step", timeText(results.stepMilliseconds));
   char text[64];
+  for (const auto &[value, count] : countersOf(results.outputs)) {
+    std::snprintf(text, sizeof(text), "%.0f", count);
+    line("new layout",
+         value + ": " + text + " elements of the last step are not exact");
+  }
   if (options.bench) {
     line("matmuls alone", timeText(results.gemmMilliseconds));
     std::snprintf(text, sizeof(text), "%.3f TB/s",

@@ -26,6 +26,11 @@ std::string resultsJson(const Options &options, const StepResults &results,
 /// The text of --ledger.
 std::string ledgerJson(const StepResults &results);
 
+/// The counters among the outputs: the value each counts inexact elements of,
+/// and their number.
+std::vector<std::pair<std::string, float>>
+countersOf(const std::vector<Output> &outputs);
+
 /// Writes the outputs and index.json into the folder `options.dumpOutputs`,
 /// which is made when it does not exist.
 bool dumpOutputs(const Options &options, const StepResults &results,

@@ -328,6 +328,11 @@ private:
            dtypeBytes(static_cast<DType>(info.dtype));
   }
 
+  std::string counterOf(const BoundFunction &function, size_t result) const {
+    const char *value = fp8rt_get_counter(program, function.index, result);
+    return value ? value : "";
+  }
+
   bool collectResults(const BoundFunction &function, const fp8rt_runner *runner,
                       std::vector<Output> &outputs, std::string &error) {
     outputs.clear();
@@ -340,7 +345,8 @@ private:
       outputs.push_back({info.name,
                          static_cast<DType>(info.dtype),
                          {info.shape, info.shape + info.rank},
-                         gather(info, data)});
+                         gather(info, data),
+                         counterOf(function, i)});
     }
     return true;
   }

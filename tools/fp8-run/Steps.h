@@ -36,6 +36,8 @@ struct Output {
   fp8rt::DType dtype;
   std::vector<int64_t> shape;
   std::string bytes;
+  /// The value whose inexact elements it counts; empty for other results.
+  std::string counter = {};
 };
 
 struct LedgerLine {

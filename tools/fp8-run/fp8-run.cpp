@@ -88,6 +88,11 @@ bool check(const Options &options, StepResults &results,
       error = "cannot make a reference for '" + options.input + "'";
     return false;
   }
+  for (const auto &[value, count] : countersOf(results.outputs))
+    if (count != 0)
+      results.faults.push_back("the new layout of '" + value +
+                               "' is not exact in " + std::to_string(count) +
+                               " elements");
   if (!compareWithReference(path, options, results.outputs,
                             comparison.emplace(), error))
     return false;

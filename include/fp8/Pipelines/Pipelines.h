@@ -60,7 +60,8 @@ struct CompileOptions : PassPipelineOptions<CompileOptions> {
   Option<std::string> lossy{
       *this, "lossy",
       llvm::cl::desc("values that backward reads in a smaller, inexact form, "
-                     "as VALUE:1x128 or VALUE:e5m2 joined by +"),
+                     "as VALUE:1x128, VALUE:e5m2, VALUE:e5m6 or "
+                     "VALUE:relayout joined by +"),
       llvm::cl::init("")};
   Option<int64_t> lossySeed{
       *this, "lossy-seed",

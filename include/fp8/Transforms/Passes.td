@@ -93,17 +93,24 @@ def FP8LegalizeLayoutsPass : Pass<"fp8-legalize-layouts", "::mlir::ModuleOp"> {
 def FP8KeepLossyPass : Pass<"fp8-keep-lossy", "::mlir::ModuleOp"> {
   let summary = "lets backward read forward values through a smaller, inexact form";
   let description = [{
-    Requires joint IR without linears. `lossy=VALUE:FORM+...` names values of forward regions, `*` and `?` allowed. A
+    Requires joint IR without linears. `lossy=VALUE:FORM+...` names values of forward regions, `*` and `?` allowed;
+    `VALUE#1` is result 1 of an op that has several of that name. A
     value is made smaller where it is computed; the backward region reads `fp8.dequantize` of that, and computes again
     what it reads of values that follow from it without a matmul, an opaque op or one marked `fp8.checkpoint` in
     between. The forward region does not change. Forms:
 
     * `1x128`: f8E4M3FN with an f32 scale for 128 columns of a row: 33 bytes for 64 of bf16. Where forward casts the
       value in this way already, that cast is kept;
-    * `e5m2`: f8E5M2 without a scale; beyond 57,344 it saturates.
+    * `e5m2`: f8E5M2 without a scale; beyond 57,344 it saturates;
+    * `e5m6`: `!fp8.e5m6`, 12 bits an element, with an f32 scale, a power of two, for 128 columns of a row: 49 bytes for
+      64 of bf16. DeepSeek-V3 keeps the result of attention like that;
+    * `relayout`: the cast by 1x128 that forward has, whose scales must be powers of two (`block128`); casts by 128x1 in
+      backward are made from it, and nothing else need be kept for them. That is exact unless an element over- or
+      underflows beside its new neighbours: a result `VALUE.inexact` of the function (marked `fp8.counter`) counts the
+      elements that changed, NaN included, as an f32 (above 2^24 rounded). `fp8-run` reports it.
 
     Off unless asked for: gradients change. They do so before any policy runs, so all policies give the same bits.
-    `fp8.dequantize` carries `fp8.lossy` = {value, form, bytes, exact_bytes}, which the plan lists under `lossy`; with `seed` also
+    `fp8.dequantize` carries `fp8.lossy` = {value, form, bytes, exact_bytes, counter of a `relayout`}, which the plan lists under `lossy`; with `seed` also
     `grad_rel_error`: the largest relative 2-norm, over the results named `d_*`, of their difference from the
     exact gradients when this entry alone is lossy, computed by the interpreter on the inputs of that seed.
   }];

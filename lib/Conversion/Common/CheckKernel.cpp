@@ -25,8 +25,9 @@ static bool isF8(Type element) {
 
 /// Element types that may lie in memory.
 static bool isStored(Type element) {
-  return isFloat(element) || isF8(element) || element.isInteger(1) ||
-         element.isInteger(8) || element.isInteger(16) || element.isInteger(32);
+  return isFloat(element) || isF8(element) || isa<E5M6Type>(element) ||
+         element.isInteger(1) || element.isInteger(8) ||
+         element.isInteger(16) || element.isInteger(32);
 }
 
 /// The element type of a static tensor, or null.
@@ -42,7 +43,7 @@ static LogicalResult checkStored(Operation *at, Type type, StringRef what,
     return success();
   return at->emitError() << "expected " << what
                          << " to be a static tensor of bf16, f32, an f8 type, "
-                            "i1, i8, i16 or i32 on the "
+                            "!fp8.e5m6, i1, i8, i16 or i32 on the "
                          << target << ", but got " << type;
 }
 

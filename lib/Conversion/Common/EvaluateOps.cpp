@@ -122,7 +122,7 @@ Element Evaluator::computeOp(Operation *op, ArrayRef<Index> indices) {
     OpBuilder &b = at(level);
     Value product =
         arith::MulFOp::create(b, loc, parts[0].value, parts[1].value);
-    return {Numerics(b, loc).encodeF8(
+    return {Numerics(b, loc).encodeScaled(
                 product, tensorType(op->getResult(0)).getElementType(),
                 cast.getSaturate()),
             lanes, level};
@@ -135,9 +135,9 @@ Element Evaluator::computeOp(Operation *op, ArrayRef<Index> indices) {
     Value one = Numerics(outer, loc).f32(1.0f, s.value);
     s.value = arith::DivFOp::create(outer, loc, one, s.value);
     Element q = evaluate(dequantize.getQ(), indices);
-    q.value =
-        Numerics(at(q.level), loc)
-            .decodeF8(q.value, tensorType(dequantize.getQ()).getElementType());
+    q.value = Numerics(at(q.level), loc)
+                  .decodeScaled(q.value,
+                                tensorType(dequantize.getQ()).getElementType());
     unsigned level;
     int64_t lanes;
     SmallVector<Element> parts = align({q, s}, level, lanes);

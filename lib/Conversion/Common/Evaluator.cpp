@@ -271,11 +271,113 @@ void Evaluator::write(Value pointer, Value index, Value value) {
                         alignmentOf(value.getType()));
 }
 
+Value Evaluator::loadPacked(Value pointer, Value position, bool vector,
+                            unsigned level) {
+  Value byte = div(mul(position, 3), 2);
+  Value odd = rem(position, 2);
+  OpBuilder &b = at(level);
+  Type i8 = b.getI8Type(), i16 = b.getI16Type();
+  Value from = address(b, loc, pointer, byte, i8);
+  Value words, shift;
+  if (vector) {
+    Value bytes = LLVM::LoadOp::create(
+        b, loc, VectorType::get({kLanes / 2 * 3}, i8), from, /*alignment=*/1);
+    // The two bytes that hold each code, and where in them it starts.
+    SmallVector<int64_t> picked;
+    SmallVector<int16_t> shifts;
+    for (int64_t lane = 0; lane < kLanes; ++lane) {
+      picked.append({lane * 3 / 2, lane * 3 / 2 + 1});
+      shifts.push_back(lane % 2 * 4);
+    }
+    auto type = VectorType::get({kLanes}, i16);
+    words = vector::BitCastOp::create(
+        b, loc, type, vector::ShuffleOp::create(b, loc, bytes, bytes, picked));
+    shift = arith::ConstantOp::create(
+        b, loc, DenseElementsAttr::get(type, ArrayRef<int16_t>(shifts)));
+  } else {
+    words = LLVM::LoadOp::create(b, loc, i16, from, /*alignment=*/1);
+    shift = arith::TruncIOp::create(
+        b, loc, i16,
+        arith::MulIOp::create(b, loc, odd, Numerics(b, loc).i64(4)));
+  }
+  Value mask = arith::ConstantOp::create(b, loc, b.getI16IntegerAttr(0xFFF));
+  if (vector)
+    mask = Numerics(b, loc).splat(mask, kLanes);
+  return arith::AndIOp::create(
+      b, loc, arith::ShRUIOp::create(b, loc, words, shift), mask);
+}
+
+/// The three bytes of an even code and the odd one after it, in the lower 24
+/// bits of i32.
+static Value joinCodes(OpBuilder &b, Location loc, Value even, Value odd) {
+  Numerics n(b, loc);
+  auto vector = dyn_cast<VectorType>(even.getType());
+  Type wide = vector ? VectorType::get(vector.getShape(), b.getI32Type())
+                     : Type(b.getI32Type());
+  even = arith::ExtUIOp::create(b, loc, wide, even);
+  odd = arith::ExtUIOp::create(b, loc, wide, odd);
+  return arith::OrIOp::create(
+      b, loc, even, arith::ShLIOp::create(b, loc, odd, n.i32(12, odd)));
+}
+
+void Evaluator::storePacked(Value pointer, Value position, Value codes) {
+  Value byte = div(mul(position, 3), 2);
+  OpBuilder &b = here();
+  SmallVector<int64_t> even, odd, kept;
+  for (int64_t pair = 0; pair < kLanes / 2; ++pair) {
+    even.push_back(2 * pair);
+    odd.push_back(2 * pair + 1);
+    kept.append({4 * pair, 4 * pair + 1, 4 * pair + 2});
+  }
+  Value words =
+      joinCodes(b, loc, vector::ShuffleOp::create(b, loc, codes, codes, even),
+                vector::ShuffleOp::create(b, loc, codes, codes, odd));
+  Value bytes = vector::BitCastOp::create(
+      b, loc, VectorType::get({kLanes * 2}, b.getI8Type()), words);
+  write(pointer, byte, vector::ShuffleOp::create(b, loc, bytes, bytes, kept));
+}
+
+void Evaluator::storePair(Value pointer, Value value, ArrayRef<Index> indices,
+                          Index position, Element element) {
+  Value odd = rem(position.base, 2);
+  SmallVector<Index> other(indices);
+  // One further from an even position, one back from an odd one.
+  other.back().base = sub(add(other.back().base, constant(1)), mul(odd, 2));
+  other.back().aligned = false;
+  Value neighbour = evaluate(value, other).value;
+  Value byte = mul(div(position.base, 2), 3);
+  OpBuilder &b = here();
+  Value isOdd =
+      arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ne, odd, constant(0));
+  Value low = arith::SelectOp::create(b, loc, isOdd, neighbour, element.value);
+  Value high = arith::SelectOp::create(b, loc, isOdd, element.value, neighbour);
+  Value word = joinCodes(b, loc, low, high);
+  for (int64_t i = 0; i < 3; ++i) {
+    Value part = arith::ShRUIOp::create(here(), loc, word,
+                                        numerics().i32(int32_t(8 * i), word));
+    write(pointer, add(byte, constant(i)),
+          arith::TruncIOp::create(here(), loc, builder.getI8Type(), part));
+  }
+}
+
 Element Evaluator::loadElements(Value pointer, Type element, Index position,
                                 unsigned minLevel) {
-  Type storage = storageType(element);
   unsigned level = std::max(levelOf(position.base), minLevel);
   Value raw;
+  if (isa<E5M6Type>(element)) {
+    if (position.step <= 1)
+      return {loadPacked(pointer, position.base, position.step, level),
+              position.step ? kLanes : 1, level};
+    SmallVector<Value> parts;
+    for (int64_t lane = 0; lane < kLanes; ++lane)
+      parts.push_back(loadPacked(
+          pointer, add(position.base, constant(lane * position.step)),
+          /*vector=*/false, level));
+    Type type = VectorType::get({kLanes}, parts.front().getType());
+    return {vector::FromElementsOp::create(at(level), loc, type, parts), kLanes,
+            level};
+  }
+  Type storage = storageType(element);
   if (position.step == 0 || position.step == 1) {
     Type type = position.step ? VectorType::get({kLanes}, storage) : storage;
     OpBuilder &b = at(level);
@@ -337,9 +439,24 @@ void Evaluator::store(unsigned number, ArrayRef<Index> indices,
       index.base = add(index.base, constant(offset));
       index.aligned &= offset % kLanes == 0;
     }
-  storeElements(arguments[kernelBody.getNumArguments() + number],
-                type.getElementType(),
-                linearize(at, rowMajorStrides(type.getShape())), element);
+  Value pointer = arguments[kernelBody.getNumArguments() + number];
+  Index position = linearize(at, rowMajorStrides(type.getShape()));
+  if (!isa<E5M6Type>(type.getElementType()))
+    return storeElements(pointer, type.getElementType(), position, element);
+  if (position.step == 1)
+    return storePacked(pointer, position.base, widen(element).value);
+  Value value = getStored(yielded);
+  if (position.step == 0)
+    return storePair(pointer, value, indices, position, element);
+  for (int64_t lane = 0; lane < kLanes; ++lane) {
+    SmallVector<Index> single;
+    for (const Index &index : indices)
+      single.push_back(
+          {add(index.base, constant(lane * index.step)), 0, false});
+    storePair(pointer, value, single,
+              {add(position.base, constant(lane * position.step)), 0, false},
+              evaluate(value, single));
+  }
 }
 
 //===----------------------------------------------------------------------===//

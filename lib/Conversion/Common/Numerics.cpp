@@ -103,12 +103,13 @@ Value Numerics::decodeBF16(Value code) {
 }
 
 //===----------------------------------------------------------------------===//
-// f8
+// f8 and E5M6
 //===----------------------------------------------------------------------===//
 
 namespace {
-/// The numbers of an f8 format that the conversions work with.
-struct F8Format {
+/// The numbers of a format that the conversions work with.
+struct ScaledFormat {
+  int32_t width;      // bits of a code
   int32_t mantissa;   // stored bits of the significand
   int32_t bias;       // of the exponent
   int32_t maxBits;    // f32 pattern of the largest finite value
@@ -121,18 +122,24 @@ struct F8Format {
 };
 } // namespace
 
-static F8Format f8Format(Type type) {
+static ScaledFormat scaledFormat(Type type) {
   if (isa<Float8E4M3FNType>(type))
-    return {3, 7, 0x43E00000, 0x44000000, 0x7F, 0x3C800000, 16384.0f, 0x1p-9f};
-  return {2, 15, 0x47600000, 0x47800000, 0x7C, 0x38800000, 128.0f, 0x1p-16f};
+    return {8,    3,          7,        0x43E00000, 0x44000000,
+            0x7F, 0x3C800000, 16384.0f, 0x1p-9f};
+  if (isa<E5M6Type>(type))
+    return {12,    6,          15,   0x477E0000, 0x47800000,
+            0x7C0, 0x38800000, 8.0f, 0x1p-20f};
+  return {8, 2, 15, 0x47600000, 0x47800000, 0x7C, 0x38800000, 128.0f, 0x1p-16f};
 }
 
-Value Numerics::encodeF8(Value x, Type type, bool saturate) {
-  F8Format format = f8Format(type);
+Value Numerics::encodeScaled(Value x, Type type, bool saturate) {
+  ScaledFormat format = scaledFormat(type);
+  int32_t signBit = 1 << (format.width - 1), allOnes = signBit - 1;
   int32_t shift = 23 - format.mantissa;
   Value bits = bitsOf(x);
   Value sign = arith::AndIOp::create(
-      b, loc, arith::ShRUIOp::create(b, loc, bits, i32(24, x)), i32(0x80, x));
+      b, loc, arith::ShRUIOp::create(b, loc, bits, i32(32 - format.width, x)),
+      i32(signBit, x));
   Value magnitude = arith::AndIOp::create(b, loc, bits, i32(0x7FFFFFFF, x));
   Value a = arith::MinUIOp::create(
       b, loc, magnitude, i32(saturate ? format.maxBits : format.overBits, x));
@@ -157,23 +164,24 @@ Value Numerics::encodeF8(Value x, Type type, bool saturate) {
                                     magnitude, i32(0x7F800000, x));
   if (!saturate) {
     code = arith::MinUIOp::create(b, loc, code, i32(format.overCode, x));
-    if (format.overCode == 0x7F)
-      nan =
-          arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq,
-                                select(nan, i32(0x7F, x), code), i32(0x7F, x));
+    if (format.overCode == allOnes)
+      nan = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq,
+                                  select(nan, i32(allOnes, x), code),
+                                  i32(allOnes, x));
   }
-  code = select(nan, i32(0x7F, x), arith::OrIOp::create(b, loc, code, sign));
-  return intTo(code, 8, /*extend=*/false);
+  code = select(nan, i32(allOnes, x), arith::OrIOp::create(b, loc, code, sign));
+  return intTo(code, format.width == 8 ? 8 : 16, /*extend=*/false);
 }
 
-Value Numerics::decodeF8(Value code8, Type type) {
-  F8Format format = f8Format(type);
-  Value code = intTo(code8, 32, /*extend=*/true);
+Value Numerics::decodeScaled(Value stored, Type type) {
+  ScaledFormat format = scaledFormat(type);
+  int32_t signBit = 1 << (format.width - 1), allOnes = signBit - 1;
+  Value code = intTo(stored, 32, /*extend=*/true);
   Value like = code;
   Value sign = arith::ShLIOp::create(
-      b, loc, arith::AndIOp::create(b, loc, code, i32(0x80, like)),
-      i32(24, like));
-  Value m = arith::AndIOp::create(b, loc, code, i32(0x7F, like));
+      b, loc, arith::AndIOp::create(b, loc, code, i32(signBit, like)),
+      i32(32 - format.width, like));
+  Value m = arith::AndIOp::create(b, loc, code, i32(allOnes, like));
   Value normal = arith::AddIOp::create(
       b, loc, arith::ShLIOp::create(b, loc, m, i32(23 - format.mantissa, like)),
       i32((127 - format.bias) << 23, like));
@@ -188,7 +196,7 @@ Value Numerics::decodeF8(Value code8, Type type) {
                                             m, i32(1 << format.mantissa, like));
   Value magnitude = select(isSubnormal, subnormal, normal);
   Value result = arith::OrIOp::create(b, loc, magnitude, sign);
-  bool hasInfinity = format.overCode != 0x7F;
+  bool hasInfinity = format.overCode != allOnes;
   if (hasInfinity) {
     Value infinite = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, m,
                                            i32(format.overCode, like));
@@ -196,9 +204,9 @@ Value Numerics::decodeF8(Value code8, Type type) {
                     arith::OrIOp::create(b, loc, sign, i32(0x7F800000, like)),
                     result);
   }
-  Value nan =
-      arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ugt, m,
-                            i32(hasInfinity ? format.overCode : 0x7E, like));
+  Value nan = arith::CmpIOp::create(
+      b, loc, arith::CmpIPredicate::ugt, m,
+      i32(hasInfinity ? format.overCode : allOnes - 1, like));
   return floatOf(select(nan, i32(0x7FC00000, like), result));
 }
 
@@ -276,7 +284,7 @@ Value Numerics::uniform(Value position, Value offset, Value seed,
 }
 
 Value Numerics::scale(Value amax, const ScaleRule &rule) {
-  float largest = isa<Float8E4M3FNType>(rule.format) ? 448.0f : 57344.0f;
+  float largest = llvm::bit_cast<float>(scaledFormat(rule.format).maxBits);
   Value x = amax;
   Value infinity = f32(INFINITY, x), nan = floatOf(i32(0x7FC00000, x));
   Value bad = isNaN(x);

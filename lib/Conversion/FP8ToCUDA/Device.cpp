@@ -71,6 +71,9 @@ Value Device::bitOr(Value x, Value y) {
 Value Device::shiftLeft(Value x, int64_t y) {
   return arith::ShLIOp::create(b, loc, x, like(x, y));
 }
+Value Device::shiftRight(Value x, int64_t y) {
+  return arith::ShRUIOp::create(b, loc, x, like(x, y));
+}
 Value Device::below(Value x, int64_t y) {
   return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ult, x,
                                like(x, y));

@@ -172,7 +172,10 @@ bool Planner::wantsTiles(SpaceRules &rules) const {
 /// Whether a fast launch can store a piece: one that lies in one stretch, or
 /// columns whose 16-byte pieces stay aligned.
 static bool isStoredFast(UpdateSliceOp update, bool isTransposed) {
-  int64_t width = typeOf(update.getPiece()).getElementTypeBitWidth() / 8;
+  Type element = typeOf(update.getPiece()).getElementType();
+  if (isa<E5M6Type>(element))
+    return getPieceOffset(update) % kVector == 0 && isContiguous(update);
+  int64_t width = getElementBits(element) / 8;
   if (getPieceOffset(update) * width % 16 != 0)
     return false;
   return isTransposed ? getPiecePitch(update) * width % 16 == 0
@@ -188,7 +191,10 @@ static bool canStore(SpaceRules &rules, Value value, bool flip,
       isa<Float8E4M3FNType, Float8E5M2Type>(element) || element.isInteger(8);
   bool half = element.isBF16();
   Extent extent = *rules.extentOf(value, flip);
-  if (!byte && !half && !element.isF32())
+  bool packed = isa<E5M6Type>(element);
+  if (packed && (flip || !extent.isFull()))
+    return false;
+  if (!byte && !half && !packed && !element.isF32())
     return false;
   if (update && !isStoredFast(update, flip && extent.isFull()))
     return false;

@@ -80,9 +80,11 @@ static void movePointers(Block &body, Block &entry,
       continue;
     Device d(builder, loc);
     Value &pointer = pointers[body.getNumArguments() + number];
-    unsigned bits = update.getPiece().getType().getElementTypeBitWidth();
-    pointer = d.address(pointer, d.i64(getPieceOffset(update)),
-                        builder.getIntegerType(bits));
+    int64_t bits = getElementBits(
+        cast<RankedTensorType>(update.getPiece().getType()).getElementType());
+    // Of elements that take no whole bytes an even number comes before.
+    pointer = d.address(pointer, d.i64(getPieceOffset(update) * bits / 8),
+                        builder.getI8Type());
   }
 }
 

@@ -117,7 +117,10 @@ bool RowEmitter::canCopyAhead() const {
   constexpr int64_t kLeastRows = 4;
   return !leaves.empty() &&
          rules.getSpace().rows >= kLeastRows * c.chip.multiprocessors &&
-         llvm::all_of(leaves, [&](Value leaf) { return !*rules.flipOf(leaf); });
+         llvm::all_of(leaves, [&](Value leaf) {
+           // Copies go in pieces of 8 and 16 bytes: no 12 of E5M6.
+           return !*rules.flipOf(leaf) && vectorBytes(leaf) % 8 == 0;
+         });
 }
 
 /// Whether so many blocks have the shared memory for rows on their way, and for

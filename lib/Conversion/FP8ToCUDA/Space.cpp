@@ -131,6 +131,10 @@ bool SpaceRules::fitsMemory(Value value, bool flip, int64_t offset,
   Type element = typeOf(value).getElementType();
   bool byte =
       isa<Float8E4M3FNType, Float8E5M2Type>(element) || element.isInteger(8);
+  // Of E5M6 eight columns are 12 bytes, aligned to 4.
+  if (isa<E5M6Type>(element))
+    return extent->isFull() && !flip && offset % kVector == 0 &&
+           pitch % kVector == 0;
   if (!byte && !element.isBF16() && !element.isF32())
     return false;
   if (extent->col != 1)

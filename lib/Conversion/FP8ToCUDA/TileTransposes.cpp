@@ -14,7 +14,7 @@ using namespace mlir::fp8;
 
 int64_t mlir::fp8::bytesOf(Value value) {
   Type element = cast<RankedTensorType>(value.getType()).getElementType();
-  return element.getIntOrFloatBitWidth() / 8;
+  return getElementBits(element) / 8;
 }
 
 CastOp mlir::fp8::castBehind(Value value, bool &flip) {

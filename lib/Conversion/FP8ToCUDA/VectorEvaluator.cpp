@@ -101,7 +101,12 @@ Lanes VectorEvaluator::loadElements(Value pointer, Type element, bool vector,
   Device d(at, loc);
   Type i32 = at.getI32Type(), f32 = at.getF32Type();
   Lanes lanes;
-  if (isByte(element)) {
+  if (isa<E5M6Type>(element)) {
+    Value from =
+        d.address(pointer, d.mul(d.div(position, 2), 3), at.getI8Type());
+    for (int64_t word = 0; word < 3; ++word)
+      lanes.codes.push_back(d.load(d.address(from, d.i32(word), i32), i32, 4));
+  } else if (isByte(element)) {
     Value from = d.address(pointer, position, at.getI8Type());
     lanes.codes.append(d.unpack(d.load(from, VectorType::get({2}, i32), 8)));
   } else if (element.isBF16() && vector) {
@@ -162,7 +167,12 @@ void VectorEvaluator::store(Value value, bool flip, const Slot &slot,
     int64_t bytes = values.size() * 4;
     d.store(to, values.size() == 1 ? values[0] : d.pack(values), bytes);
   };
-  if (isByte(element)) {
+  if (isa<E5M6Type>(element)) {
+    Value to =
+        d.address(pointer, d.mul(d.div(position, 2), 3), body.getI8Type());
+    for (auto [word, code] : llvm::enumerate(lanes.codes))
+      d.store(d.address(to, d.i32(word), body.getI32Type()), code, 4);
+  } else if (isByte(element)) {
     write(body.getI8Type(), 0, lanes.codes);
   } else if (element.isBF16() && vector) {
     SmallVector<Value> pairs(pairsOf(lanes));
@@ -406,6 +416,32 @@ static SmallVector<Value> packWords(Device d, ArrayRef<Value> codes) {
   return words;
 }
 
+/// Eight codes of 12 bits, as three i32.
+static SmallVector<Value> packE5M6(Device d, ArrayRef<Value> codes) {
+  SmallVector<Value> words(3);
+  for (auto [i, code] : llvm::enumerate(codes)) {
+    size_t word = i * 12 / 32, bit = i * 12 % 32;
+    Value part = bit ? d.shiftLeft(code, bit) : code;
+    words[word] = words[word] ? d.bitOr(words[word], part) : part;
+    if (bit > 20)
+      words[word + 1] = d.shiftRight(code, 32 - bit);
+  }
+  return words;
+}
+
+/// The eight codes in three i32, as i32.
+static SmallVector<Value> unpackE5M6(Device d, ArrayRef<Value> words) {
+  SmallVector<Value> codes;
+  for (size_t i = 0; i < size_t(kVector); ++i) {
+    size_t word = i * 12 / 32, bit = i * 12 % 32;
+    Value code = bit ? d.shiftRight(words[word], bit) : words[word];
+    if (bit > 20)
+      code = d.bitOr(code, d.shiftLeft(words[word + 1], 32 - bit));
+    codes.push_back(d.bitAnd(code, 0xFFF));
+  }
+  return codes;
+}
+
 Lanes VectorEvaluator::compute(Value value, bool flip, const Slot &slot,
                                OpBuilder &at) {
   Device d(at, loc);
@@ -455,12 +491,19 @@ Lanes VectorEvaluator::compute(Value value, bool flip, const Slot &slot,
     Lanes &scale = evaluate(cast.getScale(), flip, slot);
     SmallVector<Value> values = products(x, scale, at), codes;
     Type format = elementOf(value);
+    if (isa<E5M6Type>(format)) {
+      for (Value x : values)
+        codes.push_back(d.toInt(
+            Numerics(at, loc).encodeScaled(x, format, cast.getSaturate()), 32));
+      lanes.codes.append(packE5M6(d, codes));
+      return lanes;
+    }
     if (cast.getSaturate()) {
       for (int64_t i = 0; i < kVector; i += 2)
         codes.push_back(d.packF8(values[i + 1], values[i], format));
     } else {
       for (Value x : values)
-        codes.push_back(Numerics(at, loc).encodeF8(x, format, false));
+        codes.push_back(Numerics(at, loc).encodeScaled(x, format, false));
     }
     lanes.codes.append(packWords(d, codes));
     return lanes;
@@ -472,14 +515,19 @@ Lanes VectorEvaluator::compute(Value value, bool flip, const Slot &slot,
     for (Value s : floatsOf(scale, at))
       factors.floats.push_back(arith::DivFOp::create(at, loc, d.f32(1.0f), s));
     Type format = elementOf(dequantize.getQ());
-    for (Value word : q.codes)
-      for (int64_t half : {0, 16}) {
-        Value codes = word;
-        if (half)
-          codes = arith::ShRUIOp::create(at, loc, word, d.i32(half));
-        auto [low, high] = d.unpackF8(d.toInt(codes, 16), format);
-        values.floats.append({low, high});
-      }
+    if (isa<E5M6Type>(format))
+      for (Value code : unpackE5M6(d, q.codes))
+        values.floats.push_back(
+            Numerics(at, loc).decodeScaled(d.toInt(code, 16), format));
+    else
+      for (Value word : q.codes)
+        for (int64_t half : {0, 16}) {
+          Value codes = word;
+          if (half)
+            codes = arith::ShRUIOp::create(at, loc, word, d.i32(half));
+          auto [low, high] = d.unpackF8(d.toInt(codes, 16), format);
+          values.floats.append({low, high});
+        }
     Lanes product;
     product.floats.append(products(values, factors, at));
     if (!elementOf(value).isBF16())

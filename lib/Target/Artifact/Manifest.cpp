@@ -32,7 +32,30 @@ std::optional<StringRef> mlir::fp8::getDTypeName(Type type) {
     return "f8E5M2";
   if (element.isInteger(32))
     return "i32";
+  // Bytes that only kernels look into.
+  if (element.isInteger(1) || isa<E5M6Type>(element))
+    return "i8";
   return std::nullopt;
+}
+
+/// The shape of `type` in elements of its manifest type: of E5M6, bytes.
+static SmallVector<int64_t> getStoredShape(Type type) {
+  auto tensor = cast<RankedTensorType>(type);
+  SmallVector<int64_t> shape(tensor.getShape());
+  if (isa<E5M6Type>(tensor.getElementType()))
+    shape.back() = shape.back() / 2 * 3;
+  return shape;
+}
+
+/// `view` of a value of `type` in elements of its manifest type.
+static View getStoredView(View view, Type type) {
+  if (!isa<E5M6Type>(cast<RankedTensorType>(type).getElementType()))
+    return view;
+  // Rows are even, and a view starts at an even column.
+  view.offset = view.offset / 2 * 3;
+  for (int64_t &stride : MutableArrayRef(view.strides).drop_back())
+    stride = stride / 2 * 3;
+  return view;
 }
 
 json::Array mlir::fp8::toArray(ArrayRef<int64_t> values) {
@@ -223,16 +246,16 @@ FailureOr<json::Array> FunctionWriter::writeArguments() {
     if (!dtype)
       return function.emitError()
              << "expected argument '" << argument.name
-             << "' to be a tensor of bf16, f32, i32 or an f8 type, but got "
+             << "' to be a tensor of bf16, f32, i32, i1, an f8 type or "
+                "!fp8.e5m6, but got "
              << argument.type;
-    json::Object object{
-        {"name", argument.name},
-        {"dtype", *dtype},
-        {"shape", toArray(cast<RankedTensorType>(argument.type).getShape())},
-        {"bytes", getByteSize(argument.type)},
-        {"role", stringifyArgumentRole(argument.role)},
-        {"init", stringifyArgumentInit(argument.init)},
-        {"init_scale", argument.initScale}};
+    json::Object object{{"name", argument.name},
+                        {"dtype", *dtype},
+                        {"shape", toArray(getStoredShape(argument.type))},
+                        {"bytes", getByteSize(argument.type)},
+                        {"role", stringifyArgumentRole(argument.role)},
+                        {"init", stringifyArgumentInit(argument.init)},
+                        {"init_scale", argument.initScale}};
     if (!argument.shard.empty()) {
       json::Array axes;
       for (const std::string &axis : argument.shard)
@@ -254,7 +277,8 @@ FailureOr<json::Array> FunctionWriter::writeResults(func::ReturnOp returnOp) {
     if (!dtype)
       return returnOp.emitError()
              << "expected result '" << result.name
-             << "' to be a tensor of bf16, f32, i32 or an f8 type, but got "
+             << "' to be a tensor of bf16, f32, i32, i1, an f8 type or "
+                "!fp8.e5m6, but got "
              << result.type;
     FailureOr<View> view = viewOf(value, returnOp);
     if (failed(view))
@@ -268,14 +292,18 @@ FailureOr<json::Array> FunctionWriter::writeResults(func::ReturnOp returnOp) {
              << (result.isCallerPlaced ? "by the caller" : "in the arena")
              << ", but its kernel has "
              << (caller ? "no offset" : "an offset in the arena");
-    results.push_back(json::Object{
-        {"name", result.name},
-        {"dtype", *dtype},
-        {"shape", toArray(cast<RankedTensorType>(result.type).getShape())},
-        {"placement", caller ? "caller" : "arena"},
-        {"ref", refOf(*view)},
-        {"offset", view->offset},
-        {"strides", toArray(view->strides)}});
+    View stored = getStoredView(*view, result.type);
+    json::Object object{{"name", result.name},
+                        {"dtype", *dtype},
+                        {"shape", toArray(getStoredShape(result.type))},
+                        {"placement", caller ? "caller" : "arena"},
+                        {"ref", refOf(stored)},
+                        {"offset", stored.offset},
+                        {"strides", toArray(stored.strides)}};
+    if (auto counter = function.getResultAttrOfType<StringAttr>(results.size(),
+                                                                kCounterAttr))
+      object["counter"] = json::fixUTF8(counter.getValue());
+    results.push_back(std::move(object));
   }
   return results;
 }

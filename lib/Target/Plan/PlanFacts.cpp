@@ -186,7 +186,8 @@ FailureOr<PlanFacts> PlanFacts::read(func::FuncOp func, const Target &target) {
     if (lossy.insert(text("value")).second)
       facts.lossy.push_back(
           {text("value"), text("form"), number("bytes"), number("exact_bytes"),
-           error ? std::optional(error.getValueAsDouble()) : std::nullopt});
+           error ? std::optional(error.getValueAsDouble()) : std::nullopt,
+           text("counter")});
   });
 
   // Residuals, in the order of the step, with the record's words for each.
@@ -200,7 +201,9 @@ FailureOr<PlanFacts> PlanFacts::read(func::FuncOp func, const Target &target) {
       else
         decision.value = names.getName(residual);
       if (int64_t bytes = getHostByteSize(residual.getType())) {
-        facts.offloaded.push_back({decision, bytes});
+        facts.offloaded.emplace_back();
+        facts.offloaded.back().decision = decision;
+        facts.offloaded.back().bytes = bytes;
         facts.hostBytes += bytes;
         continue;
       }

@@ -56,6 +56,7 @@ struct PlanFacts {
     int64_t bytes = 0;      ///< of the form, its scales included
     int64_t exactBytes = 0; ///< of the value
     std::optional<double> gradientError;
+    std::string counter; ///< the result that counts what is not exact, or empty
   };
   std::vector<Lossy> lossy; ///< in program order
 

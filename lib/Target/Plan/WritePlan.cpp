@@ -56,6 +56,8 @@ static llvm::json::Array getLossy(const PlanFacts &facts) {
       object["grad_rel_error_reason"] =
           "not measured: 'lossy-seed' names the inputs to measure it on";
     }
+    if (!entry.counter.empty())
+      object["counter"] = entry.counter;
     all.push_back(std::move(object));
   }
   return all;

@@ -179,6 +179,8 @@ static void writeFunction(const PlanFacts &facts, raw_ostream &os) {
                           *entry.gradientError);
     else
       os << "; the gradients' change is not measured (lossy-seed)";
+    if (!entry.counter.empty())
+      os << "; exact where '" << entry.counter << "' counts 0";
     os << '\n';
   }
 

@@ -31,6 +31,8 @@ std::optional<Format> reference::getFormat(Type elementType) {
     return Format::F8E4M3FN;
   if (isa<Float8E5M2Type>(elementType))
     return Format::F8E5M2;
+  if (isa<E5M6Type>(elementType))
+    return Format::E5M6;
   return std::nullopt;
 }
 
@@ -61,8 +63,8 @@ HostTensor reference::makeTensor(RankedTensorType type, ArrayRef<float> values,
 namespace {
 
 size_t elementBytes(Type type) {
-  return llvm::divideCeil(cast<RankedTensorType>(type).getElementTypeBitWidth(),
-                          8);
+  return llvm::divideCeil(
+      getElementBits(cast<RankedTensorType>(type).getElementType()), 8);
 }
 
 /// Row-major strides, in elements.

@@ -26,7 +26,7 @@ std::optional<size_t> mlir::fp8::getHostBytes(Type type) {
   if (!reference::getFormat(element) &&
       !(isa<IntegerType>(element) && element.getIntOrFloatBitWidth() <= 64))
     return std::nullopt;
-  size_t bytes = llvm::divideCeil(element.getIntOrFloatBitWidth(), 8);
+  size_t bytes = llvm::divideCeil(getElementBits(element), 8);
   for (int64_t dim : tensor.getShape())
     if (__builtin_mul_overflow(bytes, size_t(dim), &bytes) || bytes > size_t(1)
                                                                           << 46)

@@ -27,9 +27,24 @@ std::optional<fp8rt::DType> getDType(Type type) {
   auto tensor = dyn_cast<RankedTensorType>(type);
   if (!tensor)
     return std::nullopt;
+  if (tensor.getElementType().isInteger(1))
+    return fp8rt::DType::I8;
   std::string name;
   llvm::raw_string_ostream(name) << tensor.getElementType();
   return fp8rt::dtypeFromName(name);
+}
+
+/// The codes of a tensor of E5M6, two bytes each here, as they lie in memory:
+/// two in three bytes.
+std::string packE5M6(const HostTensor &tensor) {
+  std::string packed;
+  for (size_t i = 0; i + 3 < tensor.bytes.size(); i += 4) {
+    unsigned low = tensor.bytes[i] | tensor.bytes[i + 1] << 8;
+    unsigned high = tensor.bytes[i + 2] | tensor.bytes[i + 3] << 8;
+    for (unsigned shift : {0, 8, 16})
+      packed += char(((low | high << 12) >> shift) & 0xFF);
+  }
+  return packed;
 }
 
 fp8rt::Role getRole(ArgumentRole role) {
@@ -108,7 +123,7 @@ RankMemory::makeArguments(func::FuncOp function, const Signature &signature,
     std::optional<fp8rt::DType> dtype = getDType(argument.type);
     if (!dtype || !getHostBytes(argument.type))
       return function.emitError() << "expected tensors of bf16, f32, f8E4M3FN, "
-                                     "f8E5M2 or i32 as arguments, but '"
+                                     "f8E5M2, i32 or i1 as arguments, but '"
                                   << argument.name << "' is " << argument.type;
     auto type = cast<RankedTensorType>(argument.type);
     auto known = llvm::find_if(
@@ -267,19 +282,27 @@ LogicalResult mlir::fp8::writeReference(ModuleOp module,
   llvm::json::Array list;
   for (auto &[name, tensor] : outputs) {
     std::optional<fp8rt::DType> dtype = getDType(tensor->type);
-    if (!dtype)
-      return function.emitError() << "expected tensors of bf16, f32, f8E4M3FN, "
-                                     "f8E5M2 or i32 as results, but '"
-                                  << name << "' is " << tensor->type;
+    SmallVector<int64_t> shape(tensor->type.getShape());
+    std::string packed;
     std::string_view bytes(reinterpret_cast<const char *>(tensor->bytes.data()),
                            tensor->bytes.size());
-    list.push_back(llvm::json::Object{
-        {"name", name},
-        {"dtype", fp8rt::dtypeName(*dtype)},
-        {"shape", llvm::json::Array(tensor->type.getShape())},
-        {"sha256", fp8rt::sha256Hex(bytes)},
-        {"offset", int64_t(data.size())},
-        {"bytes", int64_t(bytes.size())}});
+    if (isa<E5M6Type>(tensor->type.getElementType())) {
+      dtype = fp8rt::DType::I8;
+      shape.back() = shape.back() / 2 * 3;
+      packed = packE5M6(*tensor);
+      bytes = packed;
+    }
+    if (!dtype)
+      return function.emitError() << "expected tensors of bf16, f32, f8E4M3FN, "
+                                     "f8E5M2, i32, i1 or !fp8.e5m6 as results, "
+                                     "but '"
+                                  << name << "' is " << tensor->type;
+    list.push_back(llvm::json::Object{{"name", name},
+                                      {"dtype", fp8rt::dtypeName(*dtype)},
+                                      {"shape", llvm::json::Array(shape)},
+                                      {"sha256", fp8rt::sha256Hex(bytes)},
+                                      {"offset", int64_t(data.size())},
+                                      {"bytes", int64_t(bytes.size())}});
     data += bytes;
   }
   llvm::json::Object manifest{{"schema", "fp8opt-reference-1"},

@@ -122,6 +122,9 @@ Signature mlir::fp8::getSignature(func::FuncOp function) {
     if (argument.role == ArgumentRole::State)
       argument.init = tensor && tensor.getRank() == 1 ? ArgumentInit::Zero
                                                       : ArgumentInit::One;
+    // A mask in memory is a byte, 0 or 1.
+    if (tensor && tensor.getElementType().isInteger(1))
+      argument.init = ArgumentInit::One;
     if (auto axes = function.getArgAttrOfType<ArrayAttr>(index, kShardAttr))
       for (StringAttr axis : axes.getAsRange<StringAttr>())
         argument.shard.push_back(axis.str());

@@ -18,17 +18,21 @@ using namespace mlir::fp8::check;
 
 int64_t check::countBytes(Type type) {
   auto tensor = dyn_cast<RankedTensorType>(type);
+  bool isE5M6 = tensor && isa<E5M6Type>(tensor.getElementType());
   if (!tensor || !tensor.hasStaticShape() ||
-      !tensor.getElementType().isIntOrFloat())
+      (!isE5M6 && !tensor.getElementType().isIntOrFloat()))
     return 0;
   auto encoding = dyn_cast_or_null<TensorEncodingAttr>(tensor.getEncoding());
   ArrayRef<int64_t> bounds;
   if (encoding)
     bounds = encoding.getBounds();
-  uint64_t bytes = (tensor.getElementTypeBitWidth() + 7) / 8;
+  // Three bytes hold two numbers of 12 bits.
+  uint64_t bytes = isE5M6 ? 3 : (tensor.getElementTypeBitWidth() + 7) / 8;
   for (auto [i, dim] : llvm::enumerate(tensor.getShape()))
     bytes = llvm::SaturatingMultiply<uint64_t>(
         bytes, i < bounds.size() && bounds[i] >= 0 ? bounds[i] : dim);
+  if (isE5M6)
+    bytes = bytes / 2 + bytes % 2;
   return static_cast<int64_t>(
       std::min<uint64_t>(bytes, std::numeric_limits<int64_t>::max() / 2));
 }

@@ -19,6 +19,7 @@ DTYPES = {
     "f32": np.float32,
     "f8E4M3FN": ml_dtypes.float8_e4m3fn,
     "f8E5M2": ml_dtypes.float8_e5m2,
+    "i8": np.uint8,
 }
 
 # The reciprocal of the deviation of a sum of four 16-bit uniforms, as f32.

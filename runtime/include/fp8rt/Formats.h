@@ -31,8 +31,9 @@
 
 namespace fp8rt {
 
-/// Element types of arguments, results and matmul operands.
-enum class DType : uint8_t { BF16, F32, F8E4M3FN, F8E5M2, I32 };
+/// Element types of arguments, results and matmul operands. I8 are bytes whose
+/// meaning only kernels know: masks, and codes of 12 bits, two in three bytes.
+enum class DType : uint8_t { BF16, F32, F8E4M3FN, F8E5M2, I32, I8 };
 
 /// The name of `type` in manifests and reports, which is its MLIR name.
 inline const char *dtypeName(DType type) {
@@ -47,14 +48,16 @@ inline const char *dtypeName(DType type) {
     return "f8E5M2";
   case DType::I32:
     return "i32";
+  case DType::I8:
+    return "i8";
   }
   return "unknown";
 }
 
 /// The type called `name`, or nothing when there is none.
 inline std::optional<DType> dtypeFromName(std::string_view name) {
-  for (DType type :
-       {DType::BF16, DType::F32, DType::F8E4M3FN, DType::F8E5M2, DType::I32})
+  for (DType type : {DType::BF16, DType::F32, DType::F8E4M3FN, DType::F8E5M2,
+                     DType::I32, DType::I8})
     if (name == dtypeName(type))
       return type;
   return std::nullopt;
@@ -67,6 +70,7 @@ inline size_t dtypeBytes(DType type) {
     return 2;
   case DType::F8E4M3FN:
   case DType::F8E5M2:
+  case DType::I8:
     return 1;
   case DType::F32:
   case DType::I32:
@@ -178,7 +182,8 @@ T loadAs(const void *data, size_t index) {
   return value;
 }
 
-/// Element `index` of `data` as f32 (an i32 is converted, rounded to nearest).
+/// Element `index` of `data` as f32 (an integer is converted, rounded to
+/// nearest).
 inline float loadElement(const void *data, DType type, size_t index) {
   switch (type) {
   case DType::BF16:
@@ -190,6 +195,8 @@ inline float loadElement(const void *data, DType type, size_t index) {
     return decodeF8(loadAs<uint8_t>(data, index), type);
   case DType::I32:
     return static_cast<float>(loadAs<int32_t>(data, index));
+  case DType::I8:
+    return static_cast<float>(loadAs<int8_t>(data, index));
   }
   return 0.0f;
 }

@@ -92,6 +92,10 @@ FP8RT_HOST_DEVICE inline void storeInput(void *data, DType type, size_t index,
     static_cast<int32_t *>(data)[index] =
         static_cast<int32_t>(value + (value < 0 ? -0.5f : 0.5f));
     return;
+  case DType::I8:
+    static_cast<int8_t *>(data)[index] =
+        static_cast<int8_t>(value + (value < 0 ? -0.5f : 0.5f));
+    return;
   }
 }
 

@@ -25,7 +25,7 @@ func.func @op(%x: tensor<8xf32>) -> tensor<8xf32> {
 // -----
 
 func.func @type(%x: tensor<8xf64>) -> tensor<8xf64> {
-  // expected-error@+1 {{expected a kernel's operand to be a static tensor of bf16, f32, an f8 type, i1, i8, i16 or i32 on the cpu, but got 'tensor<8xf64>'}}
+  // expected-error@+1 {{expected a kernel's operand to be a static tensor of bf16, f32, an f8 type, !fp8.e5m6, i1, i8, i16 or i32 on the cpu, but got 'tensor<8xf64>'}}
   %0 = fp8.kernel loop (%a = %x : tensor<8xf64>) -> (tensor<8xf64>) {
     %v = arith.negf %a : tensor<8xf64>
     fp8.yield %v : tensor<8xf64>

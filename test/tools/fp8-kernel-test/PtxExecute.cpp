@@ -243,6 +243,13 @@ bool Block::execute(const Instruction &i, int thread) {
   }
   if (op == "selp")
     return out(in(3) & 1 ? in(1) : in(2));
+  if (op == "shf" && i.has("wrap")) {
+    // Of 64 bits, the second operand the upper ones: the upper half after a
+    // shift to the left, the lower one after a shift to the right.
+    uint64_t both = truncate(in(1), 32) | truncate(in(2), 32) << 32;
+    uint64_t count = in(3) & 31;
+    return out(truncate(i.has("l") ? both << count >> 32 : both >> count, 32));
+  }
   if (op == "prmt") {
     uint64_t bytes = truncate(in(1), 32) | truncate(in(2), 32) << 32;
     uint64_t selector = in(3), value = 0;

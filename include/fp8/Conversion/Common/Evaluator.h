@@ -29,8 +29,9 @@ struct Index {
 };
 
 /// Elements of a tensor: one (`lanes` is 1; the same for all lanes) or kLanes
-/// of them. bf16 and f32 are held as f32, f8 as its i8 code, i1 and integers
-/// as they are. `level` is the loop depth at which the value is available.
+/// of them. bf16 and f32 are held as f32, f8 as its i8 code, E5M6 as its code
+/// in an i16, i1 and integers as they are. `level` is the loop depth at which
+/// the value is available.
 struct Element {
   Value value;
   int64_t lanes = 1;
@@ -144,6 +145,12 @@ private:
   Element loadElements(Value pointer, Type element, Index position,
                        unsigned minLevel = 0);
   void storeElements(Value pointer, Type type, Index position, Element element);
+  /// Codes of E5M6, two in three bytes. A vector starts at an even position.
+  Value loadPacked(Value pointer, Value position, bool vector, unsigned level);
+  void storePacked(Value pointer, Value position, Value codes);
+  /// One code, with that of its neighbour, so that no byte is written by half.
+  void storePair(Value pointer, Value value, ArrayRef<Index> indices,
+                 Index position, Element element);
   Index linearize(ArrayRef<Index> indices, ArrayRef<int64_t> strides);
   SmallVector<Element> align(SmallVector<Element> elements, unsigned &level,
                              int64_t &lanes);

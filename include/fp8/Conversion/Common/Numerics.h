@@ -54,11 +54,12 @@ public:
   Value encodeBF16(Value x);
   Value decodeBF16(Value code);
 
-  /// The i8 code of an f32 in `format`, rounded to nearest even. Beyond the
-  /// largest finite value it saturates, or becomes NaN (f8E4M3FN) or infinity
-  /// (f8E5M2). Every NaN becomes 0x7F.
-  Value encodeF8(Value x, Type format, bool saturate);
-  Value decodeF8(Value code, Type format);
+  /// The code of an f32 in `format`, an f8 type (i8) or E5M6 (12 bits of an
+  /// i16), rounded to nearest even. Beyond the largest finite value it
+  /// saturates, or becomes NaN (f8E4M3FN) or infinity (the others). Every NaN
+  /// becomes the positive one of all ones.
+  Value encodeScaled(Value x, Type format, bool saturate);
+  Value decodeScaled(Value code, Type format);
 
   /// Functions of docs/numerics.md.
   Value exp(Value x);

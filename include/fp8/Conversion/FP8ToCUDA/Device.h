@@ -34,6 +34,7 @@ public:
   Value bitAnd(Value x, int64_t y);
   Value bitOr(Value x, Value y);
   Value shiftLeft(Value x, int64_t y);
+  Value shiftRight(Value x, int64_t y); ///< zeros come in
   Value below(Value x, int64_t y);
   Value equals(Value x, int64_t y);
   Value umax(Value x, Value y);

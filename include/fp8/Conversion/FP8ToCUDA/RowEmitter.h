@@ -19,8 +19,8 @@ inline constexpr int64_t kWarp = 32;
 
 /// Bytes of eight elements.
 inline int64_t vectorBytes(Value value) {
-  return cast<RankedTensorType>(value.getType()).getElementTypeBitWidth() *
-         kVector / 8;
+  Type element = cast<RankedTensorType>(value.getType()).getElementType();
+  return getElementBits(element) * kVector / 8;
 }
 
 /// How rows are spread over threads.

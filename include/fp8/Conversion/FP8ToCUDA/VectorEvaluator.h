@@ -29,7 +29,7 @@ struct Slot {
 struct Lanes {
   SmallVector<Value, 8> floats; ///< f32 (of bf16 values too)
   SmallVector<Value, 4> pairs;  ///< i32, two bf16 each; a lone one twice
-  SmallVector<Value, 2> codes;  ///< i32, four f8 codes each
+  SmallVector<Value, 2> codes;  ///< i32, four f8 codes each; three of E5M6
   SmallVector<Value, 8> flags;  ///< i1
   bool hoisted = false;         ///< computed outside of the loop over rows
 };

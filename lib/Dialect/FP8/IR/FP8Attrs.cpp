@@ -148,10 +148,11 @@ LogicalResult TensorEncodingAttr::verifyEncoding(
   if (!elementType)
     return failure();
   // (C1)
-  if (isScaled() && !isa<Float8E4M3FNType, Float8E5M2Type>(elementType))
-    return emitError()
-           << "expected element type f8E4M3FN or f8E5M2 under a scale, but got "
-           << elementType;
+  if (isScaled() &&
+      !isa<Float8E4M3FNType, Float8E5M2Type, E5M6Type>(elementType))
+    return emitError() << "expected element type f8E4M3FN, f8E5M2 or "
+                          "!fp8.e5m6 under a scale, but got "
+                       << elementType;
   // (C2)
   if (isScaled() && getGroup().size() != shape.size())
     return emitError() << "expected a scale with one entry per dimension ("
@@ -180,6 +181,17 @@ LogicalResult TensorEncodingAttr::verifyEncoding(
     if (llvm::all_of(getGroup(), [](int64_t size) { return size <= 1; }))
       return emitError() << "expected a scale in blocks for 'layout = "
                             "gemm_ready', but got entries of 1 and 'all' only";
+  }
+  // (C6)
+  if (isa<E5M6Type>(elementType)) {
+    if (shape.empty() || shape.back() % 2 != 0)
+      return emitError() << "expected an even last dimension of !fp8.e5m6, two "
+                            "of which take three bytes, but got "
+                         << (shape.empty() ? 0 : shape.back());
+    if (isScaled() && getGroup().back() % 2 != 0)
+      return emitError() << "expected a last scale entry of !fp8.e5m6 that is "
+                            "'all' or even, but got "
+                         << getGroup().back();
   }
   return success();
 }

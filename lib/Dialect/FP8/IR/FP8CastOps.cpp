@@ -29,7 +29,7 @@ LogicalResult AmaxOp::verify() {
 
 LogicalResult ScaleOp::verify() {
   // (C1)
-  if (failed(verifyFormat(*this, getFormat())))
+  if (failed(verifyFormat(*this, getFormat(), /*allowsE5M6=*/true)))
     return failure();
   // (C2)
   const APFloat &eps = getEps();

@@ -43,8 +43,9 @@ TensorEncodingAttr mlir::fp8::getEncoding(Type type) {
                 : TensorEncodingAttr();
 }
 
-/// Bits an element takes, 0 for a type that no op of the dialect stores.
-static int64_t getElementBits(Type type) {
+int64_t mlir::fp8::getElementBits(Type type) {
+  if (isa<E5M6Type>(type))
+    return 12;
   if (type.isIntOrFloat())
     return type.getIntOrFloatBitWidth();
   if (auto complexType = dyn_cast<ComplexType>(type))
@@ -67,7 +68,12 @@ int64_t mlir::fp8::getByteSize(Type type) {
       return 0;
     dims.push_back(cap);
   }
-  int64_t bytes = llvm::divideCeil(getElementBits(tensor.getElementType()), 8);
+  int64_t bits = getElementBits(tensor.getElementType());
+  bool isPacked = isa<E5M6Type>(tensor.getElementType());
+  // Of what is packed the last dimension is even: two elements at a time.
+  int64_t bytes = llvm::divideCeil(isPacked ? 2 * bits : bits, 8);
+  if (isPacked && !dims.empty())
+    dims.back() = llvm::divideCeil(dims.back(), 2);
   for (int64_t dim : dims) {
     if (bytes > kMaxTensorBytes / dim)
       return kMaxTensorBytes + 1;

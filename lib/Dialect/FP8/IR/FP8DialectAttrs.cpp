@@ -325,13 +325,30 @@ LogicalResult FP8Dialect::verifyRegionResultAttribute(
                        << attribute.getValue();
   }
   auto function = dyn_cast<FunctionOpInterface>(op);
+  if (attribute.getName() == kCounterAttr) {
+    if (!text || text.empty())
+      return emitError() << "expected '" << kCounterAttr
+                         << "' to be a string that is not empty, but got "
+                         << attribute.getValue();
+    if (!function || result >= function.getNumResults())
+      return success();
+    Type type = function.getResultTypes()[result];
+    auto tensor = dyn_cast<RankedTensorType>(type);
+    if (tensor && tensor.hasStaticShape() && tensor.getNumElements() == 1 &&
+        tensor.getElementType().isF32())
+      return success();
+    return emitError() << "expected '" << kCounterAttr
+                       << "' on an f32 tensor of one element, but got it on "
+                       << type;
+  }
   if (attribute.getName() == kShardAttr && function &&
       result < function.getNumResults())
     return verifyShard(emitError, op, function.getResultTypes()[result],
                        attribute.getValue());
   if (attribute.getName() != kPlacementAttr)
-    return refuseUnknown(emitError, attribute, "a result",
-                         {kPlacementAttr, kNameAttr, kSegmentAttr, kShardAttr});
+    return refuseUnknown(
+        emitError, attribute, "a result",
+        {kPlacementAttr, kNameAttr, kCounterAttr, kSegmentAttr, kShardAttr});
   if (text && (text.getValue() == "arena" || text.getValue() == "caller"))
     return success();
   return emitError() << "expected '" << kPlacementAttr

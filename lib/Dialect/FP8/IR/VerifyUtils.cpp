@@ -31,10 +31,14 @@ LogicalResult checks::verifyShape(Operation *op, StringRef name, Value actual,
                            << formatList(getShape(actual));
 }
 
-LogicalResult checks::verifyFormat(Operation *op, Type format) {
-  if (isF8(format))
+LogicalResult checks::verifyFormat(Operation *op, Type format,
+                                   bool allowsE5M6) {
+  if (isF8(format) || (allowsE5M6 && isa<E5M6Type>(format)))
     return success();
-  return op->emitOpError() << "expected format f8E4M3FN or f8E5M2, but got "
+  return op->emitOpError() << (allowsE5M6 ? "expected format f8E4M3FN, f8E5M2 "
+                                            "or !fp8.e5m6, but got "
+                                          : "expected format f8E4M3FN or "
+                                            "f8E5M2, but got ")
                            << format;
 }
 

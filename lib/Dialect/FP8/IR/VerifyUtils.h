@@ -37,8 +37,9 @@ std::string formatList(ArrayRef<int64_t> values);
 LogicalResult verifyShape(Operation *op, StringRef name, Value actual,
                           ArrayRef<int64_t> expected);
 
-/// Fails unless `format` is f8E4M3FN or f8E5M2.
-LogicalResult verifyFormat(Operation *op, Type format);
+/// Fails unless `format` is f8E4M3FN, f8E5M2 or, where that is allowed,
+/// `!fp8.e5m6`.
+LogicalResult verifyFormat(Operation *op, Type format, bool allowsE5M6 = false);
 
 /// Fails unless `margin` lies in [0, 16].
 LogicalResult verifyMargin(Operation *op, int64_t margin);

@@ -4,8 +4,9 @@
 #
 # Prints a module with one kernel a function: `unfused`, every op alone at sizes
 # around the vector length; `fused`, what the planner puts together; `pieces`,
-# several kernels that write parts of the same results; `random`, random programs
-# of several ops and results (seed and count are arguments).
+# several kernels that write parts of the same results; `packed`, kernels that make
+# and read codes of 12 bits; `random`, random programs of several ops and results
+# (seed and count are arguments).
 #
 # ===--------------------------------------------------------------------------=== #
 
@@ -356,6 +357,107 @@ def pieces(shape):
            f"  return {values} : {types}\n}}\n")
 
 
+class Line:
+    """A function of several kernels that read each other's results."""
+
+    def __init__(self, name, arguments):
+        self.name, self.arguments, self.lines, self.count = name, arguments, [], 0
+
+    def kernel(self, inputs, build):
+        """Adds a kernel of `inputs`, (value, type) each; `build(kernel, arguments)` gives its results alike."""
+        k = Kernel("")
+        results = build(k, [(k.argument(type), type) for _, type in inputs])
+        inner = ", ".join(f"%a{i} = {value} : {type}" for i, (value, type) in enumerate(inputs))
+        types = ", ".join(type for _, type in results)
+        body = "\n".join(k.lines)
+        self.lines.append(f"  %k{self.count}:{len(results)} = fp8.kernel loop ({inner}) -> ({types}) {{\n{body}\n"
+                          f"    fp8.yield {', '.join(value for value, _ in results)} : {types}\n  }}")
+        self.count += 1
+        return [(f"%k{self.count - 1}#{i}", type) for i, (_, type) in enumerate(results)]
+
+    def text(self, results):
+        types = ", ".join(type for _, type in results)
+        outer = ", ".join(f"{value}: {type}" for value, type in self.arguments)
+        body = "\n".join(self.lines)
+        return (f"func.func @{self.name}({outer}) -> ({types}) {{\n{body}\n"
+                f"  return {', '.join(value for value, _ in results)} : {types}\n}}\n")
+
+
+def packed(shape):
+    """Tensors of 12 bits an element, made and read: alone, beside other casts, in pieces of rows."""
+    rows, columns = shape
+    for group, element in (((1, 128), "bf16"), ((0, 0), "f32"), ((1, 0), "bf16"), ((128, 128), "bf16")):
+        t, st = tensor(shape, element), tensor(scale_shape(shape, group), "f32")
+        qt = tensor(shape, "!fp8.e5m6", group)
+        x, y, s = ("%x", t), ("%y", t), ("%s", st)
+        line = Line(f"packed_{'_'.join(map(str, group))}_{tag(shape)}", [x, y, s])
+
+        def back(k, inputs):
+            (q, qt), (s, st) = inputs
+            return [(k.op(f"fp8.dequantize {q}, {s} : {qt}, {st} -> {t}", t), t)]
+
+        def make(k, inputs):
+            h = elementwise(k, "arith.mulf", [value for value, _ in inputs], t, element)
+            m = k.op(f"fp8.amax {h} group = {list(group)} : {t} -> {st}", st)
+            scale = k.op(f"fp8.scale {m} format = !fp8.e5m6 {{pow2 = #fp8.pow2<floor>}} : {st}", st)
+            q = k.op(f"fp8.cast {h}, {scale} : {t}, {st} -> {qt}", qt)
+            return [(q, qt), (scale, st), (h, t)]
+
+        def given(saturate):
+            def build(k, inputs):
+                (x, _), (s, _) = inputs
+                return [(k.op(f"fp8.cast {x}, {s} {{saturate = {saturate}}} : {t}, {st} -> {qt}", qt), qt)]
+            return build
+
+        def requantize(k, inputs):
+            value, _ = back(k, inputs)[0]
+            (q, qt), scale = quantize(k, value, shape, element, (128, 1))
+            tt = tensor(shape[::-1], "f8E4M3FN", (1, 128))
+            return [(k.op(f"fp8.transpose {q} [1, 0] : {qt} -> {tt}", tt), tt), scale]
+
+        q, scale, h = line.kernel([x, y], make)
+        results = [h, *line.kernel([q, scale], back), *line.kernel([q, scale], requantize)]
+        for saturate in ("true", "false"):
+            codes, = line.kernel([x, s], given(saturate))
+            results += line.kernel([codes, s], back)
+        yield line.text(results)
+    # Two kernels, each of which makes some rows.
+    half = rows // 256 * 128 or rows // 2
+    if half == 0:
+        return
+    t, qt, st = tensor(shape, "bf16"), tensor(shape, "!fp8.e5m6", (1, 0)), tensor((rows, 1), "f32")
+    x, s = ("%x", t), ("%s", st)
+    line = Line(f"packed_pieces_{tag(shape)}", [x, s])
+
+    def parts_of(low, high):
+        part = (high - low, columns)
+        return tensor(part, "bf16"), tensor(part, "!fp8.e5m6", (1, 0)), tensor((high - low, 1), "f32")
+
+    def piece(low, high):
+        part, pq, ps = parts_of(low, high)
+
+        def build(k, inputs):
+            (x, _), (s, _), *whole = inputs
+            view = k.op(f"fp8.slice {x} [{low}, 0] : {t} -> {part}", part)
+            scale = k.op(f"fp8.slice {s} [{low}, 0] : {st} -> {ps}", ps)
+            q = k.op(f"fp8.cast {view}, {scale} : {part}, {ps} -> {pq}", pq)
+            into = f" into({whole[0][0]} : {qt})" if whole else ""
+            return [(k.op(f"fp8.update_slice {q} [{low}, 0]{into} : {pq} -> {qt}", qt), qt)]
+        return build
+
+    def read(k, inputs):
+        (q, _), (s, _) = inputs
+        part, pq, ps = parts_of(half, rows)
+        whole = k.op(f"fp8.dequantize {q}, {s} : {qt}, {st} -> {t}", t)
+        view = k.op(f"fp8.slice {q} [{half}, 0] : {qt} -> {pq}", pq)
+        scale = k.op(f"fp8.slice {s} [{half}, 0] : {st} -> {ps}", ps)
+        return [(whole, t), (k.op(f"fp8.dequantize {view}, {scale} : {pq}, {ps} -> {part}", part), part)]
+
+    begun, = line.kernel([x, s], piece(0, half))
+    done, = line.kernel([x, s, begun], piece(half, rows))
+    yield line.text(line.kernel([done, s], read))
+
+
 def main():
     kind = sys.argv[1]
     if kind == "random":
@@ -366,6 +468,10 @@ def main():
     if kind == "pieces":
         for shape in [(5, 7), (33, 40), (130, 257), (256, 128), (384, 264), (320, 48)]:
             print(*pieces(shape))
+        return
+    if kind == "packed":
+        for shape in [(3, 6), (17, 130), (130, 256), (256, 128), (40, 72), (1, 700)]:
+            print(*packed(shape))
         return
     for shape in SHAPES:
         for text in (unfused if kind == "unfused" else fused)(shape):

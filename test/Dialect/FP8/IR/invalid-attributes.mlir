@@ -2,7 +2,7 @@
 // RUN: fp8-opt %s -split-input-file -verify-diagnostics
 
 // encoding C1
-// expected-error@+1 {{expected element type f8E4M3FN or f8E5M2 under a scale, but got 'bf16'}}
+// expected-error@+1 {{expected element type f8E4M3FN, f8E5M2 or !fp8.e5m6 under a scale, but got 'bf16'}}
 func.func private @f(tensor<64x32xbf16, #fp8.tensor<scale = [1, all]>>)
 
 // -----
@@ -200,7 +200,7 @@ func.func private @f(tensor<8xbf16> {fp8.state})
 
 // -----
 
-// expected-error@+1 {{result 0: expected an attribute of the fp8 dialect that a result may have ('fp8.placement', 'fp8.name', 'fp8.segment', 'fp8.shard'), but got 'fp8.parameter'}}
+// expected-error@+1 {{result 0: expected an attribute of the fp8 dialect that a result may have ('fp8.placement', 'fp8.name', 'fp8.counter', 'fp8.segment', 'fp8.shard'), but got 'fp8.parameter'}}
 func.func private @f() -> (tensor<8xf32> {fp8.parameter})
 
 // -----
@@ -454,4 +454,35 @@ module attributes {fp8.grid = {tp = 2 : i64}} {
   func.func @f(%r: tensor<2x1xi32> {fp8.coordinate = "tp"}) {
     return
   }
+}
+
+// -----
+
+// expected-error@+1 {{result 0: expected 'fp8.counter' to be a string that is not empty, but got ""}}
+func.func private @f() -> (tensor<1x1xf32> {fp8.counter = ""})
+
+// -----
+
+// expected-error@+1 {{result 0: expected 'fp8.counter' on an f32 tensor of one element, but got it on 'tensor<8xf32>'}}
+func.func private @f() -> (tensor<8xf32> {fp8.counter = "x"})
+
+// -----
+
+// tensor C6
+// expected-error@+1 {{expected an even last dimension of !fp8.e5m6, two of which take three bytes, but got 33}}
+func.func private @f(tensor<64x33x!fp8.e5m6, #fp8.tensor<scale = [1, 128]>>)
+
+// -----
+
+// tensor C6
+// expected-error@+1 {{expected a last scale entry of !fp8.e5m6 that is 'all' or even, but got 1}}
+func.func private @f(tensor<64x32x!fp8.e5m6, #fp8.tensor<scale = [all, 1]>>)
+
+// -----
+
+// A matmul takes no 12 bits.
+func.func @f(%a: tensor<16x32x!fp8.e5m6, #fp8.tensor<scale = [all, all]>>, %s: tensor<1x1xf32>, %b: tensor<32x16xf8E4M3FN, #fp8.tensor<scale = [all, all]>>) -> tensor<16x16xbf16> {
+  // expected-error@+1 {{operand #0 must be statically shaped tensor of f8E4M3FN or f8E5M2 or bfloat16 type or 32-bit float values, but got}}
+  %0 = fp8.matmul %a, %b scales(%s, %s : tensor<1x1xf32>, tensor<1x1xf32>) : tensor<16x32x!fp8.e5m6, #fp8.tensor<scale = [all, all]>>, tensor<32x16xf8E4M3FN, #fp8.tensor<scale = [all, all]>> -> tensor<16x16xbf16>
+  return %0 : tensor<16x16xbf16>
 }

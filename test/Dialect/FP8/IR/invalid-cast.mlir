@@ -39,7 +39,7 @@ func.func @f(%x: tensor<64x257xbf16>) {
 
 // scale C1
 func.func @f(%m: tensor<64x1xf32>) {
-  // expected-error@+1 {{expected format f8E4M3FN or f8E5M2, but got 'f16'}}
+  // expected-error@+1 {{expected format f8E4M3FN, f8E5M2 or !fp8.e5m6, but got 'f16'}}
   %s = fp8.scale %m format = f16 : tensor<64x1xf32>
   return
 }

@@ -13,7 +13,8 @@ import dataclasses
 import re
 
 # Bits of an element.
-_ELEMENT_BITS = {"f32": 32, "bf16": 16, "f8E4M3FN": 8, "f8E5M2": 8, "f64": 64, "i32": 32, "i64": 64, "i1": 8}
+_ELEMENT_BITS = {"f32": 32, "bf16": 16, "f8E4M3FN": 8, "f8E5M2": 8, "f64": 64, "i32": 32, "i64": 64, "i1": 8,
+                 "fp8.e5m6": 12}
 
 
 def split_top(text):
@@ -53,7 +54,7 @@ def match_bracket(text, start):
 
 def shape_of(type_text):
     """The shape of a tensor type, and its element type."""
-    dims = re.match(r"tensor<((?:\d+x)*)([A-Za-z0-9]+)", type_text)
+    dims = re.match(r"tensor<((?:\d+x)*)!?([A-Za-z0-9.]+)", type_text)
     return [int(dim) for dim in dims.group(1).split("x")[:-1]], dims.group(2)
 
 

@@ -53,6 +53,10 @@ SmallVector<int64_t> getScaleShape(ArrayRef<int64_t> shape,
 class TensorEncodingAttr;
 TensorEncodingAttr getEncoding(Type type);
 
+/// The bits an element of `type` takes in memory: 12 of `!fp8.e5m6`; 0 for a
+/// type that no op of the dialect stores.
+int64_t getElementBits(Type type);
+
 /// The most bytes one tensor may take. It leaves room to add up the sizes of
 /// 32,767 tensors in 64 bits.
 inline constexpr int64_t kMaxTensorBytes = int64_t(1) << 48;
@@ -124,6 +128,7 @@ inline constexpr StringLiteral kCoordinateAttr = "fp8.coordinate";
 inline constexpr StringLiteral kRowsPerGroupAttr = "fp8.rows_per_group";
 inline constexpr StringLiteral kPlacementAttr = "fp8.placement";
 inline constexpr StringLiteral kNameAttr = "fp8.name";
+inline constexpr StringLiteral kCounterAttr = "fp8.counter";
 inline constexpr StringLiteral kSegmentAttr = "fp8.segment";
 inline constexpr StringLiteral kPartOfAttr = "fp8.part_of";
 inline constexpr StringLiteral kCheckpointAttr = "fp8.checkpoint";

@@ -86,11 +86,12 @@ def FP8_TensorEncodingAttr : FP8_Attr<"TensorEncoding", "tensor", [
 
     Example: `tensor<256x512xf8E4M3FN, #fp8.tensor<scale = [1, 128], pow2, layout = compact>>`.
 
-    * (C1) a scale needs an f8E4M3FN or f8E5M2 element type;
+    * (C1) a scale needs an f8E4M3FN, f8E5M2 or `!fp8.e5m6` element type;
     * (C2) the group has as many entries as the tensor has dimensions;
     * (C3) a group entry is `all` or at least 1;
     * (C4) `bounds`, where present, has as many entries as dimensions and each is `none` or at least the dimension;
-    * (C5) `pow2` and `layout = gemm_ready` need a scale; `gemm_ready` a group with an entry other than 1 and `all`.
+    * (C5) `pow2` and `layout = gemm_ready` need a scale; `gemm_ready` a group with an entry other than 1 and `all`;
+    * (C6) of `!fp8.e5m6` the last dimension is even, and so is its group unless it is `all`.
   }];
   let parameters = (ins
     ArrayRefParameter<"int64_t", "elements a scale covers per dimension, 0 for all; empty for unscaled">:$group,
@@ -177,6 +178,17 @@ def FP8_FillAttr : FP8_Attr<"Fill", "fill"> {
   let parameters = (ins "int64_t":$buffer, "int64_t":$bytes);
   let assemblyFormat = "`<` `buffer` `=` $buffer `,` `bytes` `=` $bytes `>`";
   let genVerifyDecl = 1;
+}
+
+def FP8_E5M6Type : FP8_Type<"E5M6", "e5m6"> {
+  let summary = "a floating-point number of 12 bits";
+  let description = [{
+    The element type of `tensor<64x128x!fp8.e5m6, #fp8.tensor<scale = [1, 128], pow2>>`: the upper 12 bits of an IEEE
+    half: a sign, 5 bits of exponent (bias 15), 6 of mantissa; the largest finite value is 65024, the smallest normal one
+    2^-14. DeepSeek-V3 keeps the result of attention in it. Two neighbours in a row take three bytes, little endian, the
+    even one in the lower 12 bits. `fp8.cast` makes such tensors and `fp8.dequantize` reads them; they can be cut by rows,
+    kept and copied to host memory, and no matmul or collective takes them.
+  }];
 }
 
 def FP8_TokenType : FP8_Type<"Token", "token"> {

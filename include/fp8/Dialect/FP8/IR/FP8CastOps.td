@@ -34,7 +34,7 @@ def FP8_AmaxOp : FP8_Op<"amax", [Pure, DeclareOpInterfaceMethods<DifferentiableO
 def FP8_ScaleOp : FP8_Op<"scale", [Pure, AllTypesMatch<["amax", "result"]>, DeclareOpInterfaceMethods<DifferentiableOpInterface>]> {
   let summary = "the multiplier of a cast, from an amax";
   let description = [{
-    Elementwise, with `max` the largest finite value of `format` (448 or 57344):
+    Elementwise, with `max` the largest finite value of `format` (448, 57344 or 65024):
 
     1. a NaN gives NaN; an infinite amax gives NaN with `nonfinite = propagate`, with `saturate` it becomes FLT_MAX;
     2. `a = max(amax, eps)` (eps 0: unchanged); if `a` is 0 the result is 1;
@@ -44,7 +44,7 @@ def FP8_ScaleOp : FP8_Op<"scale", [Pure, AllTypesMatch<["amax", "result"]>, Decl
 
     torchao's rule is `eps = 1e-12, division = double`; TransformerEngine's `eps = 0, division = single`. Stop-gradient.
 
-    * (C1) `format` is f8E4M3FN or f8E5M2;
+    * (C1) `format` is f8E4M3FN, f8E5M2 or `!fp8.e5m6`;
     * (C2) `eps` is finite and not negative;
     * (C3) `margin` lies in [0, 16].
 
@@ -66,11 +66,11 @@ def FP8_ScaleOp : FP8_Op<"scale", [Pure, AllTypesMatch<["amax", "result"]>, Decl
 
 def FP8_CastOp : FP8_Op<"cast", [Pure, DeclareOpInterfaceMethods<DifferentiableOpInterface>,
     DeclareOpInterfaceMethods<SaveAlternativesInterface>]> {
-  let summary = "x * s, rounded to an FP8 format";
+  let summary = "x * s, rounded to an FP8 format or to E5M6";
   let description = [{
     Each element is `encode(rn_f32(x * s))` with the scale of its group: round to nearest even; beyond the largest
-    finite value it saturates (`saturate = true`, the default) or becomes NaN in f8E4M3FN, infinity in f8E5M2; NaN
-    encodes to 0x7F in both formats. The gradient passes straight through, clipped elements too.
+    finite value it saturates (`saturate = true`, the default) or becomes NaN in f8E4M3FN, infinity in f8E5M2 and
+    `!fp8.e5m6`; NaN encodes to 0x7F in both FP8 formats, to 0x7FF in `!fp8.e5m6`. The gradient passes straight through, clipped elements too.
 
     * (C1) the result has the shape of `x` and a scaled encoding;
     * (C2) the shape of `scale` is ceil(dim / group) of the result's group.
@@ -81,14 +81,14 @@ def FP8_CastOp : FP8_Op<"cast", [Pure, DeclareOpInterfaceMethods<DifferentiableO
     ```
   }];
   let arguments = (ins FP8_HighTensor:$x, FP8_F32Tensor:$scale, DefaultValuedAttr<BoolAttr, "true">:$saturate);
-  let results = (outs FP8_F8Tensor:$result);
+  let results = (outs FP8_CastTensor:$result);
   let assemblyFormat = "$x `,` $scale attr-dict `:` type($x) `,` type($scale) `->` type($result)";
   let hasVerifier = 1;
 }
 
 def FP8_DequantizeOp : FP8_Op<"dequantize", [Pure, DeclareOpInterfaceMethods<DifferentiableOpInterface>,
     DeclareOpInterfaceMethods<SaveAlternativesInterface>]> {
-  let summary = "the value an FP8 tensor stands for";
+  let summary = "the value a scaled tensor stands for";
   let description = [{
     Each element is `decode(q) * d` with `d = rn(1 / s)` of its group, in f32, then rounded to the result type. The
     only way out of a scaled type.
@@ -102,7 +102,7 @@ def FP8_DequantizeOp : FP8_Op<"dequantize", [Pure, DeclareOpInterfaceMethods<Dif
     %x = fp8.dequantize %q, %s : tensor<64x32xf8E4M3FN, #fp8.tensor<scale = [1, all]>>, tensor<64x1xf32> -> tensor<64x32xbf16>
     ```
   }];
-  let arguments = (ins FP8_F8Tensor:$q, FP8_F32Tensor:$scale);
+  let arguments = (ins FP8_CastTensor:$q, FP8_F32Tensor:$scale);
   let results = (outs FP8_HighTensor:$result);
   let assemblyFormat = "$q `,` $scale attr-dict `:` type($q) `,` type($scale) `->` type($result)";
   let hasVerifier = 1;

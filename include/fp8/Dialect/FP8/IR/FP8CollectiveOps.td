@@ -212,8 +212,8 @@ def FP8_WaitOp : FP8_CollectiveOp<"wait", [AllTypesMatch<["x", "result"]>]> {
     %r = fp8.wait %g, %t : tensor<256x32xbf16>
     ```
   }];
-  let arguments = (ins AnyTypeOf<[FP8_AnyTensor, FP8_HostType]>:$x, FP8_TokenType:$token);
-  let results = (outs AnyTypeOf<[FP8_AnyTensor, FP8_HostType]>:$result);
+  let arguments = (ins AnyTypeOf<[FP8_StoredTensor, FP8_HostType]>:$x, FP8_TokenType:$token);
+  let results = (outs AnyTypeOf<[FP8_StoredTensor, FP8_HostType]>:$result);
   let assemblyFormat = "$x `,` $token attr-dict `:` type($x)";
 }
 

@@ -41,13 +41,14 @@ def FP8_Dialect : Dialect {
     | `fp8.rows_per_group` | function argument, an i32 tensor of rank 1 | an i64, not negative | in test runs the offsets of `fp8.grouped_matmul` that it holds are its multiples |
     | `fp8.placement` | function result | `"arena"` or `"caller"` | whose buffer holds it |
     | `fp8.name` | function result | string, not empty | what artifacts call it |
+    | `fp8.counter` | function result, an f32 tensor of one element | string, not empty | counts the elements of this value whose new layout is not exact, by `fp8-keep-lossy`; `fp8-run` reports it |
     | `fp8.segment` | function argument or result | `"saved"` or `"deferred"` | what crosses between the parts of a step, set by `fp8-split` |
     | `fp8.part_of` | a function | string, not empty | the function whose step it is a part of, set by `fp8-split` |
     | `fp8.checkpoint` | an op with results | unit | `recompute-all` keeps its results |
     | `fp8.policy` | an op with results | `"save"`, `"recompute"` or `"offload"`, or an array of them, one per result | overrides every policy of `fp8-select-saved` |
     | `fp8.pieces` | `fp8.matmul` | an i64, at least 1 | `fp8-split-rows` makes its result, and what is computed from it a row at a time, in so many pieces |
     | `fp8.offload` | an op with results | array of numbers of results | `fp8-offload` has these results wait in host memory, by `fp8-select-saved` |
-    | `fp8.lossy` | `fp8.dequantize` | dictionary of the strings `value` and `form`, the i64 `bytes` and `exact_bytes`, and perhaps the f64 `grad_rel_error` | the inexact form that backward reads a value in, by `fp8-keep-lossy` |
+    | `fp8.lossy` | `fp8.dequantize` | dictionary of the strings `value` and `form`, the i64 `bytes` and `exact_bytes`, and perhaps the f64 `grad_rel_error` and the string `counter` | the inexact form that backward reads a value in, by `fp8-keep-lossy` |
     | `fp8.grid` | a module | dictionary of axis name to i64 size of at least 1 | the ranks |
     | `fp8.target` | a module | string, not empty | what costs are taken from, set by `fp8-set-target` |
     | `fp8.arena_bytes` | a function | i64, not negative | set by `fp8-place` |

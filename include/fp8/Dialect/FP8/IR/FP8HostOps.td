@@ -32,7 +32,7 @@ def FP8_OffloadStartOp : FP8_HostOp<"offload_start"> {
     %h, %t = fp8.offload_start %x : tensor<64x32xbf16> -> !fp8.host<tensor<64x32xbf16>>, !fp8.token
     ```
   }];
-  let arguments = (ins FP8_AnyTensor:$x);
+  let arguments = (ins FP8_StoredTensor:$x);
   let results = (outs FP8_HostType:$result, FP8_TokenType:$token);
   let assemblyFormat = "$x attr-dict `:` type($x) `->` type($result) `,` type($token)";
 }
@@ -52,7 +52,7 @@ def FP8_PrefetchStartOp : FP8_HostOp<"prefetch_start"> {
     ```
   }];
   let arguments = (ins FP8_HostType:$x);
-  let results = (outs FP8_AnyTensor:$result, FP8_TokenType:$token);
+  let results = (outs FP8_StoredTensor:$result, FP8_TokenType:$token);
   let assemblyFormat = "$x attr-dict `:` type($x) `->` type($result) `,` type($token)";
 }
 

@@ -22,6 +22,8 @@ def FP8_HighTensor : StaticShapeTensorOf<[BF16, F32]>;
 def FP8_F32Tensor : StaticShapeTensorOf<[F32]>;
 def FP8_I32Tensor : StaticShapeTensorOf<[I32]>;
 def FP8_F8Tensor : StaticShapeTensorOf<[FP8_F8]>;
+def FP8_CastTensor : StaticShapeTensorOf<[FP8_F8, FP8_E5M6Type]>;
+def FP8_StoredTensor : StaticShapeTensorOf<[AnyInteger, AnyFloat, FP8_E5M6Type]>;
 def FP8_MatmulOperand : StaticShapeTensorOf<[FP8_F8, BF16, F32]>;
 
 // The memory that collectives order themselves by, the state that delayed scaling updates, and host memory.

@@ -69,8 +69,8 @@ def FP8_SliceOp : FP8_Op<"slice", [Pure, DeclareOpInterfaceMethods<Differentiabl
     %s = fp8.slice %x [0, 16] : tensor<64x32xbf16> -> tensor<64x16xbf16>
     ```
   }];
-  let arguments = (ins FP8_AnyTensor:$x, DenseI64ArrayAttr:$offsets);
-  let results = (outs FP8_AnyTensor:$result);
+  let arguments = (ins FP8_StoredTensor:$x, DenseI64ArrayAttr:$offsets);
+  let results = (outs FP8_StoredTensor:$result);
   let assemblyFormat = "$x $offsets attr-dict `:` type($x) `->` type($result)";
   let hasVerifier = 1;
   let hasFolder = 1;
@@ -163,8 +163,8 @@ def FP8_UpdateSliceOp : FP8_Op<"update_slice", [DeclareOpInterfaceMethods<Memory
     %w = fp8.update_slice %b [32, 0] into(%0 : tensor<64x16xbf16>) : tensor<32x16xbf16> -> tensor<64x16xbf16>
     ```
   }];
-  let arguments = (ins FP8_AnyTensor:$piece, Optional<FP8_AnyTensor>:$dest, DenseI64ArrayAttr:$offsets);
-  let results = (outs FP8_AnyTensor:$result);
+  let arguments = (ins FP8_StoredTensor:$piece, Optional<FP8_StoredTensor>:$dest, DenseI64ArrayAttr:$offsets);
+  let results = (outs FP8_StoredTensor:$result);
   let assemblyFormat = [{
     $piece $offsets (`into` `(` $dest^ `:` type($dest) `)`)? attr-dict `:` type($piece) `->` type($result)
   }];
