@@ -77,17 +77,12 @@ def _scaled_rows(wide: Value, square: Value, weight: Value, bias: Optional[Value
 
 
 def dropout(x: Value, p: float, seed: Value, offset: Value, stream: int = 0,
-            coordinates: Optional[Mapping[int, Tuple[str, Value]]] = None, again: bool = False,
-            name: str = "dropout") -> Value:
+            coordinates: Optional[Mapping[int, Tuple[str, Value]]] = None, name: str = "dropout") -> Value:
     """Zero with the probability `p`, else x / (1 - p), rounded to the type of `x`; `Ops.random` says what the others are.
-    Whatever is kept for backward, or drawn again there, the mask is the same. `again` has it drawn again: a step that is
-    split cannot hand a mask, which is i1, from part to part."""
+    Whatever is kept for backward, or drawn again there, the mask is the same."""
     f = x.function
     drawn = f.random(seed, offset, x.shape, stream, coordinates, name=f"{name}.uniform")
     mask = f.compare("oge", drawn, f.constant(p, drawn.type, name=f"{name}.p"), name=f"{name}.mask")
-    if again:
-        f.mark(drawn, policy="recompute")
-        f.mark(mask, policy="recompute")
     wide = f.extf(x, name=f"{name}.in") if x.type.element == "bf16" else x
     scaled = f.elementwise("arith.mulf", wide, f.constant(1.0 / (1.0 - p), wide.type, name=f"{name}.factor"),
                            name=f"{name}.scaled")

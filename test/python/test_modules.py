@@ -85,20 +85,6 @@ def test_dropout_keeps_what_it_should_and_has_its_gradient():
     assert np.abs(results["d_x"].astype(np.float64) - gradient).max() <= 3 * ROUNDING * np.abs(gradient).max()
 
 
-def test_dropout_of_a_split_step_is_drawn_again():
-    def program(again):
-        module = Module()
-        f = module.function("dropped")
-        x, word = f.argument("x", tensor("bf16", 64, 128)), tensor("i32", 1, 1)
-        f.returns(dropout(f.elementwise("math.tanh", x), 0.25, f.constant(3, word), f.constant(5, word), again=again))
-        return module
-
-    with pytest.raises(fp8opt.CompileError, match="i1"):
-        fp8opt.compile(program(False), policy="save-all", split="backward")
-    artifact = fp8opt.compile(program(True), policy="save-all", split="backward")
-    assert sorted(artifact.functions) == ["dropped.backward", "dropped.forward"]
-
-
 def test_linear_adds_its_bias():
     module = Module()
     f = module.function("linear")

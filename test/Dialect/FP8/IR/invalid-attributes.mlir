@@ -468,13 +468,13 @@ func.func private @f() -> (tensor<8xf32> {fp8.counter = "x"})
 
 // -----
 
-// tensor C6
+// encoding C6
 // expected-error@+1 {{expected an even last dimension of !fp8.e5m6, two of which take three bytes, but got 33}}
 func.func private @f(tensor<64x33x!fp8.e5m6, #fp8.tensor<scale = [1, 128]>>)
 
 // -----
 
-// tensor C6
+// encoding C6
 // expected-error@+1 {{expected a last scale entry of !fp8.e5m6 that is 'all' or even, but got 1}}
 func.func private @f(tensor<64x32x!fp8.e5m6, #fp8.tensor<scale = [all, 1]>>)
 
