@@ -14,7 +14,6 @@
 #include "llvm/ADT/SetVector.h"
 #include "llvm/Support/JSON.h"
 #include <map>
-#include <set>
 
 using namespace mlir;
 using namespace mlir::fp8;
@@ -196,7 +195,8 @@ public:
     int limit = search.getMaxEvaluations() / 16;
     // No override on an op can say what is dropped, and the search knows no
     // plan with copies to the host.
-    bool drops = !keptOnly.drops.empty() || isOffloaded;
+    bool drops =
+        !keptOnly.drops.empty() || !keptOnly.order.empty() || isOffloaded;
     if (numChoices <= limit && !drops)
       return describeWithout(root, "it");
     ArrayRef<int> members = equals[search.getClass(root)].getArrayRef();
@@ -299,8 +299,10 @@ public:
       : graph(graph), names(names), turns(graph.nodes.size()),
         isKept(graph.values.size(), false) {
     for (const Instance &instance : program.instances)
-      if (instance.clone && !instance.dead)
-        turns[instance.node].insert(instance.turn);
+      if (SmallVectorImpl<int> &list = turns[instance.node];
+          instance.clone && !instance.dead &&
+          !llvm::is_contained(list, instance.turn))
+        list.push_back(instance.turn);
     for (int value : program.residuals)
       isKept[graph.values[program.values[value].value].root] = true;
   }
@@ -342,8 +344,8 @@ private:
 
   const PlanGraph &graph;
   const ValueNames &names;
-  std::vector<std::set<int>> turns; ///< by node, in order
-  std::vector<bool> isKept;         ///< of roots
+  std::vector<SmallVector<int, 2>> turns; ///< by node, in order
+  std::vector<bool> isKept;               ///< of roots
 };
 
 } // namespace
@@ -358,8 +360,8 @@ void mlir::fp8::explain(const PlanGraph &graph, Policy policy,
   // What is kept, and no more: `chosen` may also name values that are read only
   // where another is not kept, and a sentence compares with the plan that keeps
   // the rest of the list.
-  Selection keptOnly(graph.values.size(), false);
-  keptOnly.drops = chosen.drops;
+  Selection keptOnly = chosen;
+  keptOnly.kept.assign(graph.values.size(), false);
   for (int value : program.residuals)
     keptOnly[graph.values[program.values[value].value].root] = true;
   Comparison comparison(graph, program, keptOnly, !offloaded.empty(), plan,

@@ -56,6 +56,7 @@ public:
         program(materialize(graph, selection)),
         kernels(formKernels(program, fusion)),
         order(isExact ? schedule(kernels) : scheduleRoughly(kernels).first),
+        places(selection.getPlaces(graph.nodes.size())),
         readers(program.values.size()) {
     for (auto [index, id] : llvm::enumerate(order))
       for (int member : kernels.kernels[id].members)
@@ -78,6 +79,7 @@ private:
   Program program;
   KernelGraph kernels;
   std::vector<int> order;
+  std::vector<int> places; ///< of nodes
   /// Of roots: places in the order at which they are read, and for which turn.
   std::vector<SmallVector<std::pair<int, int>, 4>> readers;
 };
@@ -91,7 +93,7 @@ void ChangeFinder::addDrops(int root, SmallVectorImpl<Change> &changes) {
   SmallVector<int> turns;
   for (auto [place, turn] : readers[root])
     turns.push_back(turn);
-  llvm::sort(turns);
+  llvm::sort(turns, [&](int a, int b) { return places[a] < places[b]; });
   turns.erase(llvm::unique(turns), turns.end());
   auto add = [&](Change change) {
     if (!llvm::is_contained(changes, change))
@@ -149,8 +151,9 @@ SmallVector<Change> ChangeFinder::findKeeps(size_t limit) {
         continue;
       Change last = {-1, root};
       for (const Drop &drop : selection.drops)
-        if (drop.root == root && (drop.once ? drop.node == instance.turn
-                                            : drop.node <= instance.turn))
+        if (drop.root == root &&
+            (drop.once ? drop.node == instance.turn
+                       : places[drop.node] <= places[instance.turn]))
           last = drop;
       if (last.node >= 0)
         add(last);

@@ -494,7 +494,7 @@ void PlanSearch::searchDirectly() {
     refine(getFrontier(),
            getNumEvaluations() + (maxEvaluations - getNumEvaluations()) /
                                      (kRefinementRounds - round));
-  if (graph.step)
+  if (graph.step && !(borders.empty() && searchStates()))
     walkFrontier(getNumEvaluations() + maxWalkEvaluations);
 }
 

@@ -8,6 +8,8 @@
 
 #include "fp8/Analysis/Program.h"
 
+#include <numeric>
+
 using namespace mlir;
 using namespace mlir::fp8;
 
@@ -18,6 +20,14 @@ bool mlir::fp8::isChoice(const PlanGraph &graph, int root) {
   const PlanNode &node = graph.nodes[value.node];
   return !node.backward && node.kind != NodeClass::Constant &&
          node.recompute != Recompute::Never;
+}
+
+std::vector<int> Selection::getPlaces(size_t numNodes) const {
+  std::vector<int> places(numNodes);
+  std::iota(places.begin(), places.end(), 0);
+  for (size_t place = order.size(); place-- > 0;)
+    places[order[place]] = place;
+  return places;
 }
 
 namespace {
@@ -49,6 +59,8 @@ private:
   /// and constants.
   void startBackward();
   void drop(int root);
+  /// Computes again what `node` makes, for all who read it from now on.
+  void runAgain(int node);
   void findResiduals();
   /// Marks what the forward region need not run: what only backward reads, and
   /// computes again.
@@ -63,7 +75,8 @@ private:
   int turn = 0;             ///< the node that is to run
   std::vector<int> current; ///< graph value -> instance value; -1 where it
                             ///< would have to be computed
-  /// Of roots, if anything is dropped: the values that name them too.
+  /// Of roots, if anything is dropped or ordered: the values that name them
+  /// too.
   std::vector<SmallVector<int, 2>> namesOf;
 };
 
@@ -143,24 +156,55 @@ void Materializer::drop(int root) {
     current[name] = -1;
 }
 
+void Materializer::runAgain(int node) {
+  SmallVector<int, 4> operands;
+  for (int operand : graph.nodes[node].operands)
+    operands.push_back(resolve(operand));
+  for (int result : graph.nodes[node].results)
+    if (graph.values[result].root == result)
+      for (int name : namesOf[result])
+        current[name] = -1;
+  instantiate(node, /*copy=*/true, operands);
+}
+
 void Materializer::run() {
   for (auto [index, value] : llvm::enumerate(graph.values))
     if (value.resident)
       current[index] = addValue(index, -1, -1);
-  if (!selection.drops.empty()) {
+  if (!selection.drops.empty() || !selection.order.empty()) {
     namesOf.resize(graph.values.size());
     for (auto [index, value] : llvm::enumerate(graph.values))
       if (value.root != static_cast<int>(index))
         namesOf[value.root].push_back(index);
   }
-  auto nextDrop = selection.drops.begin();
   int numNodes = graph.nodes.size();
-  for (turn = 0; turn < numNodes; ++turn) {
-    if (turn == graph.firstBackward)
+  std::vector<int> places = selection.getPlaces(numNodes);
+  std::vector<Drop> drops = selection.drops;
+  bool isOrdered = !selection.order.empty();
+  if (isOrdered)
+    llvm::stable_sort(drops, [&](const Drop &a, const Drop &b) {
+      return places[a.node] < places[b.node];
+    });
+  auto nextDrop = drops.begin();
+  bool isBackward = false;
+  SmallVector<int> again; // nodes that run again before the next turn
+  int end = isOrdered ? selection.order.size() : numNodes;
+  for (int place = 0; place < end; ++place) {
+    turn = isOrdered ? selection.order[place] : place;
+    if (places[turn] < place) {
+      again.push_back(turn);
+      continue;
+    }
+    if (turn >= graph.firstBackward && !isBackward) {
+      isBackward = true;
       startBackward();
+    }
+    for (int node : again)
+      runAgain(node);
+    again.clear();
     // What is dropped for this node alone, with what names it now.
     SmallVector<std::pair<int, int>, 2> names;
-    for (; nextDrop != selection.drops.end() && nextDrop->node <= turn;
+    for (; nextDrop != drops.end() && places[nextDrop->node] <= place;
          ++nextDrop) {
       int root = nextDrop->root;
       if (nextDrop->once) {
@@ -177,7 +221,7 @@ void Materializer::run() {
     for (auto [name, value] : llvm::reverse(names))
       current[name] = value;
   }
-  if (graph.firstBackward == numNodes)
+  if (!isBackward)
     startBackward();
   for (int value : graph.backwardResults)
     program.backwardResults.push_back(resolve(value));

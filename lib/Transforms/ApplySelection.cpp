@@ -22,7 +22,14 @@ class SelectionApplier {
 public:
   SelectionApplier(const PlanGraph &graph, const Program &program)
       : graph(graph), program(program), step(graph.step),
-        ir(program.values.size()), numCopies(graph.nodes.size(), 0) {}
+        ir(program.values.size()), numCopies(graph.nodes.size(), 0) {
+    int last = -1;
+    for (const Instance &instance : program.instances)
+      if (!instance.copy) {
+        keepsOrder &= instance.node > last;
+        last = instance.node;
+      }
+  }
 
   void run();
 
@@ -40,6 +47,7 @@ private:
   std::vector<Value> ir;      ///< instance value -> what its region reads
   std::vector<int> numCopies; ///< of nodes
   int64_t nextBarrier = 0;
+  bool keepsOrder = true; ///< whether ops have their turns as they stand
   unsigned numOldArguments =
       0; ///< residuals of the joint IR, replaced by what is kept
 };
@@ -148,8 +156,13 @@ void SelectionApplier::run() {
     // Constants may stand beside the step.
     Operation *op = program.node(instance).op;
     applyInstance(instance, builder);
-    if (!instance.copy && op->getParentOp() == step)
+    if (!instance.copy && op->getParentOp() == step) {
+      // Its turn may come later than in the program, or earlier.
+      if (!keepsOrder)
+        op->moveBefore(builder.getInsertionBlock(),
+                       builder.getInsertionPoint());
       builder.setInsertionPointAfter(op);
+    }
   }
   if (program.firstBackward == numInstances)
     addResiduals();

@@ -125,6 +125,10 @@ private:
   bool isWalked(int end) const;
   /// Walks just below the peaks of the frontier.
   void walkFrontier(int end);
+  /// StatePlans.cpp: looks for a plan in each gap of the frontier by a search
+  /// over states, where the program is small enough. True where no gap is left
+  /// in which there might be one.
+  bool searchStates();
 
   const PlanGraph &graph;
   Fusion fusion;

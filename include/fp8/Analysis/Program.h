@@ -42,6 +42,13 @@ struct Selection {
   /// that is kept may so be kept for its first readers only, and one that is
   /// computed again may be so several times.
   std::vector<Drop> drops;
+  /// The nodes in the order in which they run, those of forward first; empty
+  /// where that is the order of the program. A node that comes once more is
+  /// computed again there, for all who read it later.
+  std::vector<int> order;
+
+  /// Of each node, where it first stands in that order.
+  std::vector<int> getPlaces(size_t numNodes) const;
 };
 
 /// A node as it runs. Operands and results are positions in Program::values.

@@ -3,10 +3,15 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Shortest path over what has been computed, how often, and what is live. The
-// length of a path is the time spent on computing forward ops again.
+// length of a path is the time spent on computing forward ops again; states are
+// visited by that and what it takes at least to make what is needed and not
+// live.
 //
 // What keeps the number of states small, and loses no optimum:
 //
+//  * a state from which something needed could not be made any more is none;
+//  * nor is one where the same ops have run as in another one, which took no
+//    longer, has all that is live, and may compute as much again;
 //  * a value is dropped when nothing can need it any more;
 //  * else only where the next op does not fit, and then no more than must be:
 //    any schedule can put off the rest;
@@ -20,7 +25,7 @@
 #include <algorithm>
 #include <bit>
 #include <limits>
-#include <unordered_set>
+#include <unordered_map>
 
 using namespace optimum;
 
@@ -40,15 +45,17 @@ struct State {
   bool operator==(const State &) const = default;
 };
 
-struct Hash {
-  size_t operator()(const State &state) const {
-    uint64_t value = state.done * 0x9E3779B97F4A7C15ull;
-    value ^=
-        ((uint64_t(state.live) << 32) | state.again) * 0xBF58476D1CE4E5B9ull;
-    value ^= value >> 29;
-    value *= 0x94D049BB133111EBull;
-    return value ^ (value >> 32);
+/// A state and the time to it, where the set of ops that have run is known.
+struct Reached {
+  uint32_t again = 0, live = 0;
+  int cost = 0;
+
+  /// Whether what can follow `other` can follow this, in no more time.
+  bool isAsGoodAs(const Reached &other) const {
+    return !(other.live & ~live) && !(again & ~other.again) &&
+           cost <= other.cost;
   }
+  bool operator==(const Reached &) const = default;
 };
 
 class Solver {
@@ -73,6 +80,9 @@ private:
   bool isRequired(const State &state, int op) const {
     return (escaping & only(op)) || (readers[op] & ~state.done);
   }
+  /// The least time to make all that is needed and not live; -1 where it cannot
+  /// be made.
+  int getRest(const State &state) const;
   /// Forward values that something may still read.
   uint32_t getUseful(const State &state) const;
   /// All values that are live.
@@ -91,9 +101,11 @@ private:
   int numForward, numOps;
   Set forward, escaping = 0;
   std::vector<Set> readers, operands;
-  /// States to visit, by cost.
-  std::vector<std::vector<State>> queue;
-  std::unordered_set<State, Hash> seen;
+  /// States to visit and the time to each, by the least time of a step that
+  /// goes through it.
+  std::vector<std::vector<std::pair<State, int>>> queue;
+  /// By the ops that have run: the states that are no worse than another one.
+  std::unordered_map<Set, std::vector<Reached>> best;
   bool isSolved = false;
 };
 
@@ -129,11 +141,38 @@ void Solver::run(State state, int op, int cost) {
   if (op < numForward)
     state.live |= only(op);
   state.live &= getUseful(state);
-  if (seen.count(state))
+  int rest = getRest(state);
+  if (rest < 0)
     return;
-  if (queue.size() <= static_cast<size_t>(cost))
-    queue.resize(cost + 1);
-  queue[cost].push_back(state);
+  Reached reached = {state.again, state.live, cost};
+  std::vector<Reached> &others = best[state.done];
+  for (const Reached &other : others)
+    if (other.isAsGoodAs(reached))
+      return;
+  std::erase_if(
+      others, [&](const Reached &other) { return reached.isAsGoodAs(other); });
+  others.push_back(reached);
+  if (queue.size() <= static_cast<size_t>(cost + rest))
+    queue.resize(cost + rest + 1);
+  queue[cost + rest].push_back({state, cost});
+}
+
+int Solver::getRest(const State &state) const {
+  Set needed = 0;
+  for (int op = 0; op < numForward; ++op)
+    if ((state.done & only(op)) && isRequired(state, op))
+      needed |= only(op);
+  int time = 0;
+  // An op reads ops before it.
+  for (int op = numForward - 1; op >= 0; --op) {
+    if (!(needed & ~state.live & only(op)))
+      continue;
+    if (state.again & only(op))
+      return -1;
+    time += graph.ops[op].time;
+    needed |= operands[op];
+  }
+  return time;
 }
 
 void Solver::runAfterDrops(State state, int op, int64_t excess, int cost,
@@ -213,14 +252,17 @@ void Solver::visit(const State &state, int cost) {
 
 int Solver::solve(int64_t maxStates) {
   queue.resize(1);
-  queue[0].push_back(State());
-  for (size_t cost = 0; cost < queue.size(); ++cost)
-    while (!queue[cost].empty()) {
-      State state = queue[cost].back();
-      queue[cost].pop_back();
-      if (!seen.insert(state).second)
+  queue[0].push_back({State(), 0});
+  best[0].push_back({});
+  for (size_t least = 0; least < queue.size(); ++least)
+    while (!queue[least].empty()) {
+      auto [state, cost] = queue[least].back();
+      queue[least].pop_back();
+      const std::vector<Reached> &known = best[state.done];
+      if (std::find(known.begin(), known.end(),
+                    Reached{state.again, state.live, cost}) == known.end())
         continue;
-      if (static_cast<int64_t>(seen.size()) > maxStates)
+      if (--maxStates < 0)
         return -2;
       visit(state, cost);
       if (isSolved)

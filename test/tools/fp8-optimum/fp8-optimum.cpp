@@ -31,7 +31,7 @@
 
 using namespace optimum;
 
-/// States of a search; about 400 MB.
+/// States that a search visits at most; all but very few need far less.
 static constexpr int64_t kMaxStates = 5'000'000;
 static constexpr int kOpsToOrder = 20;
 static constexpr int kPercentages[] = {95, 87, 79};
