@@ -10,6 +10,7 @@
 #include "StateSearch.h"
 
 #include "fp8/Analysis/Policies.h"
+#include "fp8/Support/Progress.h"
 
 #include <limits>
 #include <set>
@@ -105,7 +106,7 @@ bool PlanSearch::searchStates() {
   // computed again.
   bool isClosed = fusion == Fusion::None;
   std::set<std::pair<int64_t, double>> tried;
-  while (work > 0) {
+  while (work > 0 && !isInterrupted()) {
     // From the fastest plan on: there the searches are short.
     std::vector<const PlanOption *> frontier = getFrontier();
     const PlanOption *high = nullptr;

@@ -67,7 +67,6 @@ StateSearch::StateSearch(const KernelGraph &graph, ArrayRef<int> mustStay)
         return;
       Set bit = only(place[root]);
       entry.makes |= bit;
-      escaping |= result.escapes ? bit : 0;
       movable |= result.mayGo ? bit : 0;
     }
   }

@@ -114,7 +114,7 @@ private:
   std::vector<Kernel> kernels;
   std::vector<Result> results;   ///< of forward kernels
   std::vector<Result> gradients; ///< of backward kernels
-  Set escaping = 0, movable = 0;
+  Set movable = 0;
 
   // Of one run.
   int64_t limit = 0, bound = 0, numCompared = 0;

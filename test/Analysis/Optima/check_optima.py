@@ -38,12 +38,12 @@ def optimum(*arguments):
     return subprocess.run(["fp8-optimum", *map(str, arguments)], capture_output=True, check=True, text=True).stdout
 
 
-def compare(kind, table, seeds):
-    """Plans the graphs of `seeds` and compares them with the stored optima."""
+def compare(kind, table, step):
+    """Plans every `step`-th graph and compares them with the stored optima."""
     with tempfile.TemporaryDirectory() as folder:
         graphs, optima = pathlib.Path(folder) / "graphs.mlir", pathlib.Path(folder) / "optima.csv"
-        graphs.write_text("".join(optimum("mlir", kind, seed, seed) for seed in seeds))
-        optima.write_text("\n".join(line for seed in seeds for line in table[seed]) + "\n")
+        graphs.write_text(optimum("mlir", kind, 1, len(table), step))
+        optima.write_text("".join(line + "\n" for lines in table.values() for line in lines))
         subprocess.run(["fp8-plan-gap", graphs, optima], check=True)
 
 
@@ -60,11 +60,11 @@ def main():
     step = 1 if "--all" in sys.argv else EVERY
     for kind, name in (("joint", "steps.csv"), ("order", "orders.csv")):
         table = read(name)
-        some = list(table)[::step]
-        for seed in some:
-            found = optimum("solve", kind, seed, seed).splitlines()
-            assert found == table[seed], f"{kind} {seed}: {found}, stored {table[seed]}"
-        compare(kind, table, some if kind == "joint" else list(table))
+        assert list(table) == list(range(1, len(table) + 1)), f"{name} does not hold seeds in a row"
+        stored = [line for seed in list(table)[::step] for line in table[seed]]
+        for found, line in zip(optimum("solve", kind, 1, len(table), step).splitlines(), stored, strict=True):
+            assert found == line, f"{found}, stored {line}"
+        compare(kind, table, step if kind == "joint" else 1)
     compare_chains()
 
 

@@ -2,12 +2,11 @@
 //
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// usage: fp8-optimum mlir  joint|order FIRST LAST
-//        fp8-optimum solve joint|order FIRST LAST [EVERY [OFFSET]]
+// usage: fp8-optimum mlir|solve joint|order FIRST LAST [EVERY [OFFSET]]
 //        fp8-optimum chain COUNT|solve
 //
-// `mlir` prints the graphs of the seeds FIRST to LAST as a module. `solve`
-// prints their optima, of every EVERY-th from OFFSET on: for joint graphs the
+// `mlir` prints the graphs of the seeds FIRST to LAST, of every EVERY-th from
+// OFFSET on, as a module. `solve` prints their optima: for joint graphs the
 // lines
 //
 //   name,budget,recompute_us
