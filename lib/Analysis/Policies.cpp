@@ -155,10 +155,6 @@ void mlir::fp8::applyOverrides(ArrayRef<std::pair<int, Attribute>> overrides,
     llvm::erase_if(selection.drops, [root = root](const Drop &drop) {
       return drop.root == root;
     });
-    std::vector<int> &order = selection.order;
-    int node = graph.values[root].node;
-    if (auto first = llvm::find(order, node); first != order.end())
-      order.erase(std::remove(first + 1, order.end(), node), order.end());
   }
 }
 
