@@ -3,6 +3,7 @@
 //
 // RUN: fp8-opt %s --fp8-form-kernels --fp8-insert-frees --fp8-place | fp8-opt - --compile --emit=plan | FileCheck %s
 // CHECK: "arena_bytes": 1280,
+// CHECK-NEXT: "balanced_peak_bytes": 804,
 // CHECK-NEXT: "bound_kind": null,
 // CHECK-NEXT: "communication_us": 0,
 // CHECK-NEXT: "device_bytes": 1680,
@@ -15,6 +16,7 @@
 // CHECK: "functions": [
 // CHECK: "gap_pct": null,
 // CHECK-NEXT: "gap_reason": "fp8-select-saved has not run on this function",
+// CHECK-NEXT: "grouped": [],
 // CHECK-NEXT: "hidden_us": 0,
 // CHECK-NEXT: "host_bytes": 0,
 // CHECK-NEXT: "host_hidden_us": 0,
