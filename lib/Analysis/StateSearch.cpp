@@ -154,7 +154,10 @@ void StateSearch::step(int id, int kernel, Set live) {
   });
   known.push_back({next.live, next.cost, int(labels.size())});
   // The heap has its largest first.
-  open.push_back({-least, llvm::popcount(done.set), -int(labels.size())});
+  int64_t first = -least, second = llvm::popcount(done.set);
+  if (aim == Aim::Any)
+    std::swap(first, second);
+  open.push_back({first, second, -int(labels.size())});
   std::push_heap(open.begin(), open.end());
   labels.push_back(next);
 }
@@ -221,8 +224,9 @@ void StateSearch::visit(int id) {
   }
 }
 
-StateSearch::Outcome StateSearch::run(int64_t limit, double seconds,
+StateSearch::Outcome StateSearch::run(Aim aim, int64_t limit, double seconds,
                                       int64_t &work, std::vector<Run> &runs) {
+  this->aim = aim;
   this->limit = limit;
   // Equal times are not less.
   bound = std::isinf(seconds) ? std::numeric_limits<int64_t>::max()

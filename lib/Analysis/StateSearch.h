@@ -37,8 +37,12 @@ public:
     uint64_t made = 0;
   };
 
+  enum class Aim {
+    Shortest, ///< the least time
+    Any       ///< whatever is found first, going on from where most has run
+  };
   enum class Outcome {
-    Found,  ///< `runs` has the least time
+    Found,  ///< `runs` has what was looked for
     None,   ///< there is none
     Unknown ///< `work` states were not enough
   };
@@ -47,7 +51,7 @@ public:
   /// a peak of at most `limit` bytes and less than `seconds` of recomputation.
   /// Takes from `work` what it does, about one a state that is looked at. The
   /// result depends on the arguments alone.
-  Outcome run(int64_t limit, double seconds, int64_t &work,
+  Outcome run(Aim aim, int64_t limit, double seconds, int64_t &work,
               std::vector<Run> &runs);
 
   /// What makes a program in which each reader reads the run that it reads in
@@ -117,13 +121,15 @@ private:
   Set movable = 0;
 
   // Of one run.
+  Aim aim = Aim::Shortest;
   int64_t limit = 0, bound = 0, numCompared = 0;
   std::vector<Done> dones;
   DenseMap<Set, int> doneOf; ///< looked up only
   std::vector<Label> labels;
-  /// Of labels to look at: the least cost that may come of them, how many
-  /// kernels have not run, the label. A heap.
-  std::vector<std::tuple<int64_t, int, int>> open;
+  /// Of labels to look at: the least cost that may come of them (negated), how
+  /// many kernels have run, by the aim the one or the other first; the label
+  /// (negated). A heap.
+  std::vector<std::tuple<int64_t, int64_t, int>> open;
 };
 
 } // namespace mlir::fp8
