@@ -258,8 +258,8 @@ void mlir::fp8::improveOrder(const KernelGraph &graph, std::vector<int> &order,
                    .run(std::min(reached.peak, bar), left);
     std::vector<int> next = current;
     llvm::copy(better, next.begin() + begin);
-    PeakInfo found = simulate(graph, next);
     // What is written in place depends on the order.
+    PeakInfo found = better.empty() ? PeakInfo() : simulate(graph, next);
     if (better.empty() || found.peak > reached.peak ||
         (found.peak == reached.peak &&
          (!isThorough || countPeaks(found) >= countPeaks(reached)))) {
