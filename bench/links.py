@@ -187,10 +187,9 @@ def beside_matmul(torch, summary):
                 times.append((begin.elapsed_time(end) * 1e3, first.elapsed_time(last), first.elapsed_time(end)))
             results.append([statistics.median(t[i] for t in times) for i in range(3)])
         torch.cuda.synchronize()
-        for _ in range(1):
-            first, last = event(), event()
-            first.record(), torch.matmul(a, a, out=c), last.record()
-            torch.cuda.synchronize()
+        first, last = event(), event()
+        first.record(), torch.matmul(a, a, out=c), last.record()
+        torch.cuda.synchronize()
         print(f"  {name:<22} code {code}  {results[0][0]:8.1f} {results[1][0]:8.1f}   {first.elapsed_time(last):7.3f} {results[1][1]:7.3f}"
               f"   its end {results[1][2]:7.3f} ms after the matmul's begin", flush=True)
         summary.setdefault("beside_matmul", {})[name] = results
