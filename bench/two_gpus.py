@@ -3,9 +3,10 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
 # Two figures of docs/performance.md, in one run. The feed-forward stack of Llama-3-8B sizes with its weights sharded over two
-# GPUs, beside the same tokens on one GPU (on each: two are not equally fast, and a step of both takes the slower) and beside PyTorch (torch_fsdp.py): time, peak, and how much of each transfer is
-# hidden, as the ledger of a step sees it. And six column-parallel linears under sequence parallelism
-# (examples/sequence_parallel.py): planned and measured peak.
+# GPUs, beside the same tokens on one GPU (on each: two are not equally fast, and a step of both takes the slower) and
+# beside PyTorch (torch_fsdp.py): time, peak, and how much of each transfer is hidden, as the ledger of a step sees it. And
+# six column-parallel linears under sequence parallelism (examples/sequence_parallel.py): planned and measured peak. What
+# matters most comes first, and each line when it is known, so that a run that is cut short has lost only the rest.
 #
 # usage: two_gpus.py compile BIN_DIR ARTIFACTS          on any machine; BIN_DIR has fp8-opt
 #        two_gpus.py run BIN_DIR ARTIFACTS OUT [--no-torch] [--no-linears] [--once]   on two GPUs; BIN_DIR has fp8-run
@@ -26,6 +27,8 @@ MIB = 2**20
 # The peak of PyTorch's FSDP2 on this step (docs/performance.md) is what a plan may take.
 STACK_BUDGET = "6432MiB"
 # What the sequence-parallel linears may take, with the options of their program.
+# PyTorch's steps (torch_fsdp.py): the one to compare with, and what goes behind our second round.
+TORCH, MORE_TORCH = ["fp8 rowwise, FSDP2"], ["gathers in the graph", "bf16, FSDP2"]
 LINEARS = {"bf16": ("1190MiB", ["--gather=bf16"]), "fp8": ("755MiB", ["--gather=fp8"]),
            "fp8-pieces": ("480MiB", ["--gather=fp8", "--pieces=8"])}
 
@@ -90,49 +93,53 @@ def hidden(ledger):
             for name, (ms, own, size) in transfers.items()]
 
 
-def stack(runs, rounds, torch, summary):
-    print(f"{'four layers, 16,384 tokens a rank':<38}{'ms':>9}{'peak MiB':>11}{'planned':>11}", flush=True)
-    times = {}
-    for number in range(rounds):
-        for label, name, ranks, device in [("GPU 0 alone", "single", 1, 0), ("GPU 1 alone", "single", 1, 1),
-                                           ("two GPUs", "fsdp", 2, 0), ("two GPUs, graph", "fsdp", 2, 0)]:
-            options = ["--graph"] if "graph" in label else []
-            done = runs.run(name, f"{name}{'-graph' if options else ''}-{device}-{number}", "--steps=20", "--warmup=5", *options,
-                            ranks=ranks, device=device)
-            row(label, done)
-            if done:
-                times.setdefault(label, []).append(median(done))
-    summary["stack_ms"] = times
+def stack(runs, number, times):
+    for label, name, ranks, device in [("GPU 0 alone", "single", 1, 0), ("GPU 1 alone", "single", 1, 1),
+                                       ("two GPUs", "fsdp", 2, 0), ("two GPUs, graph", "fsdp", 2, 0)]:
+        options = ["--graph"] if "graph" in label else []
+        done = runs.run(name, f"{name}{'-graph' if options else ''}-{device}-{number}", "--steps=20", "--warmup=5", *options,
+                        ranks=ranks, device=device)
+        row(label, done)
+        if done:
+            times.setdefault(label, []).append(median(done))
+
+
+def transfers(runs, summary):
     ledger = runs.out / "fsdp-ledger.json"
-    if runs.run("fsdp", "fsdp-timed", "--steps=10", "--warmup=3", f"--ledger={ledger}"):
-        transfers = hidden(json.loads(ledger.read_text()))
-        summary["transfers"] = transfers
-        # Nothing runs before the first weight is there, and nothing behind the last gradient.
-        ends = [entry for entry in transfers if entry["name"].startswith("layers.0.w1_all.") and "~" not in entry["name"]
-                and not entry["name"].endswith("col.e4m3") or entry["name"] == "d_layers.0.w1"]
-        for label, part in [("gathers of codes", lambda n: n.endswith("e4m3")), ("maxima and scales", lambda n: n.endswith(
-                ("amax", "scale"))), ("gradients", lambda n: n.startswith("d_"))]:
-            for where, keep in [("between", lambda e: e not in ends), ("first and last", lambda e: e in ends)]:
-                chosen = [entry for entry in transfers if part(entry["name"]) and keep(entry)]
-                if not chosen:
-                    continue
-                whole, exposed = sum(e["ms"] for e in chosen), sum(e["exposed_ms"] for e in chosen)
-                print(f"  {label + ', ' + where:<36}{len(chosen):>4} transfers {whole:8.3f} ms, waited for {exposed:7.3f} ms, "
-                      f"hidden {100 * (1 - exposed / whole):5.1f} %", flush=True)
-    if torch:
-        # Compiled once here; a run of its own, as it needs torchrun.
-        done = subprocess.run([sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", HERE / "torch_fsdp.py",
-                               f"--out={runs.out / 'torch_fsdp.json'}"], stdout=subprocess.DEVNULL,
-                              stderr=open(runs.out / "torch_fsdp.log", "w"), timeout=300)
-        if not done.returncode:
-            summary["torch"] = json.loads((runs.out / "torch_fsdp.json").read_text())
-            for entry in summary["torch"]["rows"]:
-                if "error" in entry:
-                    print(f"torch: {entry['name']:<31}{entry['error'][:120]}", flush=True)
-                else:
-                    print(f"torch: {entry['name']:<31}{entry['ms']:>9.2f}{entry['peak_bytes'] / MIB:>11,.1f}", flush=True)
-        else:
-            print(f"torch: exit code {done.returncode}, see torch_fsdp.log")
+    if not runs.run("fsdp", "fsdp-timed", "--steps=10", "--warmup=3", f"--ledger={ledger}"):
+        return
+    found = summary["transfers"] = hidden(json.loads(ledger.read_text()))
+    # Nothing runs before the first weight is there, and nothing behind the last gradient.
+    ends = [entry for entry in found if entry["name"].startswith("layers.0.w1_all.") and "~" not in entry["name"]
+            and not entry["name"].endswith("col.e4m3") or entry["name"] == "d_layers.0.w1"]
+    for label, part in [("gathers of codes", lambda n: n.endswith("e4m3")), ("maxima and scales", lambda n: n.endswith(
+            ("amax", "scale"))), ("gradients", lambda n: n.startswith("d_"))]:
+        for where, keep in [("between", lambda e: e not in ends), ("first and last", lambda e: e in ends)]:
+            chosen = [entry for entry in found if part(entry["name"]) and keep(entry)]
+            if not chosen:
+                continue
+            whole, exposed = sum(e["ms"] for e in chosen), sum(e["exposed_ms"] for e in chosen)
+            print(f"  {label + ', ' + where:<36}{len(chosen):>4} transfers {whole:8.3f} ms, waited for {exposed:7.3f} ms, "
+                  f"hidden {100 * (1 - exposed / whole):5.1f} %", flush=True)
+
+
+def torch(runs, names, summary):
+    """Each in a run of its own, since it needs torchrun; one step is compiled there."""
+    for name in names:
+        out = runs.out / f"torch-{name.replace(' ', '-').replace(',', '')}.json"
+        out.unlink(missing_ok=True)
+        # torchrun ends its processes where it is asked to.
+        command = ["timeout", "--kill-after=10", "120", sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2",
+                   HERE / "torch_fsdp.py", f"--only={name}", f"--out={out}"]
+        with open(out.with_suffix(".log"), "w") as log:
+            code = subprocess.run(command, stdout=log, stderr=subprocess.STDOUT).returncode
+        if code or not out.exists():
+            print(f"torch: {name:<31}exit code {code}, see {out.with_suffix('.log').name}", flush=True)
+            continue
+        for entry in json.loads(out.read_text())["rows"]:
+            summary.setdefault("torch", []).append(entry)
+            result = entry["error"][:120] if "error" in entry else f"{entry['ms']:>9.2f}{entry['peak_bytes'] / MIB:>11,.1f}"
+            print(f"torch: {entry['name']:<31}{result}", flush=True)
 
 
 def linears(runs, summary):
@@ -153,7 +160,18 @@ def main():
     out.mkdir(parents=True, exist_ok=True)
     summary = {}
     runs = Runs(bin_dir, artifacts, out)
-    stack(runs, 1 if "--once" in sys.argv else 2, "--no-torch" not in sys.argv, summary)
+    rounds = 1 if "--once" in sys.argv else 2
+    with_torch = "--no-torch" not in sys.argv
+    times = summary["stack_ms"] = {}
+    print(f"{'four layers, 16,384 tokens a rank':<38}{'ms':>9}{'peak MiB':>11}{'planned':>11}", flush=True)
+    stack(runs, 0, times)
+    if with_torch:
+        torch(runs, TORCH, summary)
+    for number in range(1, rounds):
+        stack(runs, number, times)
+    transfers(runs, summary)
+    if with_torch:
+        torch(runs, MORE_TORCH, summary)
     if "--no-linears" not in sys.argv:
         linears(runs, summary)
     (out / "two_gpus.json").write_text(json.dumps(summary, indent=1))
