@@ -8,8 +8,6 @@
 
 #include "fp8/Analysis/Decisions.h"
 
-#include "fp8/Analysis/Offload.h"
-
 #include "mlir/IR/Remarks.h"
 #include "llvm/ADT/SetVector.h"
 #include "llvm/Support/JSON.h"
@@ -131,7 +129,7 @@ std::string mlir::fp8::formatBytes(int64_t bytes) {
   return (bytes < 0 ? "-" : "") + grouped + " B";
 }
 
-static std::string formatMicroseconds(double seconds) {
+std::string mlir::fp8::formatMicroseconds(double seconds) {
   return llvm::formatv("{0:F3} us", seconds * 1e6).str();
 }
 
@@ -237,60 +235,6 @@ private:
   std::map<int, llvm::SetVector<int>> equals;
 };
 
-/// What it would cost to leave offloaded values on the device, each by itself
-/// as long as there are few.
-class OffloadComparison {
-public:
-  OffloadComparison(const PlanGraph &graph, const Selection &selection,
-                    ArrayRef<int> offloaded, Fusion fusion)
-      : graph(graph) {
-    if (offloaded.empty())
-      return;
-    program = materialize(graph, selection);
-    kernels = formKernels(program, fusion);
-    offloader.emplace(kernels, schedule(kernels));
-    for (int root : offloader->getCandidates())
-      if (llvm::is_contained(offloaded, program.values[root].value))
-        roots.push_back(root);
-    whole = offloader->plan(roots);
-  }
-
-  /// The sentence about the graph's `value`.
-  std::string describe(int value) const {
-    int64_t bytes = graph.values[value].bytes;
-    std::string text = llvm::formatv(
-        "{0} wait in host memory; a copy takes {1} each way",
-        formatBytes(bytes),
-        formatMicroseconds(estimateHostSeconds(*graph.target, bytes)));
-    constexpr size_t kMostCompared = 32;
-    if (roots.size() > kMostCompared)
-      return text;
-    SmallVector<int> others;
-    for (int root : roots)
-      if (program.values[root].value != value)
-        others.push_back(root);
-    OffloadPlan without = offloader->plan(others);
-    double seconds = whole.seconds - without.seconds;
-    int64_t saved = without.peak - whole.peak;
-    return text +
-           llvm::formatv("; with it on the device the step would be {0} {1} "
-                         "and the peak {2} {3}",
-                         formatMicroseconds(std::abs(seconds)),
-                         seconds >= 0 ? "shorter" : "longer",
-                         formatBytes(std::abs(saved)),
-                         saved >= 0 ? "higher" : "lower")
-               .str();
-  }
-
-private:
-  const PlanGraph &graph;
-  Program program;
-  KernelGraph kernels;
-  std::optional<Offloader> offloader;
-  SmallVector<int> roots;
-  OffloadPlan whole;
-};
-
 /// For which nodes each node runs again, and whether what it makes is kept too.
 class Recomputations {
 public:
@@ -351,7 +295,8 @@ private:
 } // namespace
 
 void mlir::fp8::explain(const PlanGraph &graph, Policy policy,
-                        const Selection &chosen, ArrayRef<int> offloaded,
+                        const Selection &chosen,
+                        const std::map<int, std::string> &offloaded,
                         Fusion fusion, PlanSearch &search,
                         Decisions &decisions) {
   ValueNames names(graph.func);
@@ -366,9 +311,8 @@ void mlir::fp8::explain(const PlanGraph &graph, Policy policy,
     keptOnly[graph.values[program.values[value].value].root] = true;
   Comparison comparison(graph, program, keptOnly, !offloaded.empty(), plan,
                         search);
-  OffloadComparison hostCopies(graph, chosen, offloaded, fusion);
   Recomputations again(graph, program, names);
-  for (int residual : program.residuals) {
+  for (auto [index, residual] : llvm::enumerate(program.residuals)) {
     int value = program.values[residual].value;
     const PlanValue &entry = graph.values[value];
     const PlanNode &node = graph.nodes[entry.node];
@@ -379,9 +323,9 @@ void mlir::fp8::explain(const PlanGraph &graph, Policy policy,
     saved.form = getForm(graph, node);
     saved.escapes = entry.escapes;
     unsigned number = cast<OpResult>(entry.value).getResultNumber();
-    if (llvm::is_contained(offloaded, value)) {
+    if (auto it = offloaded.find(index); it != offloaded.end()) {
       saved.form = "offload";
-      saved.why = hostCopies.describe(value);
+      saved.why = it->second;
     } else if (entry.escapes) {
       saved.why =
           "a result of the function, which stays to the end in any plan";

@@ -19,6 +19,14 @@ static bool isPlainView(Operation *op) {
   return isView(op) && !isa<WaitOp>(op);
 }
 
+/// True for what is made in pieces: as an op, or as the result of a kernel.
+static bool isWrittenInPieces(Value value) {
+  if (auto kernel = value.getDefiningOp<KernelOp>())
+    value = kernel.getBody().front().getTerminator()->getOperand(
+        cast<OpResult>(value).getResultNumber());
+  return value.getDefiningOp<UpdateSliceOp>() != nullptr;
+}
+
 Offloader::Offloader(const KernelGraph &graph, ArrayRef<int> order)
     : graph(graph), order(order), uses(graph.program->values.size()) {
   const Program &program = *graph.program;
@@ -40,20 +48,35 @@ Offloader::Offloader(const KernelGraph &graph, ArrayRef<int> order)
     llvm::for_each(kernel.reads, use);
     llvm::for_each(kernel.holds, use);
   }
-  // What goes by another name too, because a wait, an opaque op or a piece gave
-  // it one, is complete only under that name.
-  std::vector<bool> isRenamed(uses.size(), false);
-  for (auto [value, entry] : llvm::enumerate(program.values))
-    if (entry.root != static_cast<int>(value) &&
-        !isPlainView(program.node(program.instances[entry.instance]).op))
-      isRenamed[entry.root] = true;
-  for (int root : program.residuals) {
-    const PlanValue &value = program.graphValue(root);
-    if (program.values[root].root == root && !isRenamed[root] &&
-        !value.escapes && value.bytes > 0 && value.copies == 1 &&
-        ranges[root].first >= 0 && uses[root].made >= 0 &&
-        uses[root].firstBackward >= 0)
-      candidates.push_back(root);
+  // What goes by several names, because a wait, an opaque op or a piece gave it
+  // one, is complete under the last. A wait and an opaque op are no kernels to
+  // mark.
+  std::vector<int> lastName(uses.size(), -1);
+  for (auto [value, entry] : llvm::enumerate(program.values)) {
+    if (lastName[entry.root] < 0)
+      lastName[entry.root] = entry.root;
+    if (entry.root == static_cast<int>(value) ||
+        isPlainView(program.node(program.instances[entry.instance]).op))
+      continue;
+    bool isPiece = isWrittenInPieces(program.graphValue(value).value);
+    lastName[entry.root] = isPiece ? value : uses.size();
+  }
+  std::vector<SmallVector<int, 1>> madeBy(program.instances.size());
+  for (auto [position, id] : llvm::enumerate(order))
+    for (int member : graph.kernels[id].members)
+      madeBy[member].push_back(position);
+  for (auto [number, value] : llvm::enumerate(program.residuals)) {
+    int root = program.values[value].root;
+    const PlanValue &entry = program.graphValue(root);
+    Use &use = uses[root];
+    if (lastName[root] != value || entry.escapes || entry.bytes == 0 ||
+        entry.copies != 1 || ranges[root].first < 0 || use.made < 0 ||
+        use.firstBackward < 0)
+      continue;
+    use.residual = number;
+    for (int position : madeBy[program.values[value].instance])
+      use.made = std::max(use.made, position);
+    candidates.push_back(root);
   }
   for (int root : candidates)
     uses[root].lastForward = std::max(uses[root].lastForward, uses[root].made);
@@ -174,8 +197,11 @@ int64_t Offloader::simulateWith(ArrayRef<HostCopy> copies,
     program.values.push_back(value);
   }
   auto rename = [&](int &value) {
-    if (backOf[value] >= 0)
-      value = backOf[value];
+    const InstanceValue &entry = program.values[value];
+    bool isForward =
+        entry.instance >= 0 && !program.instances[entry.instance].backward;
+    if (isForward && backOf[entry.root] >= 0)
+      value = backOf[entry.root];
   };
   for (Instance &instance :
        llvm::drop_begin(program.instances, program.firstBackward)) {
@@ -250,85 +276,50 @@ Offloader::getIdleAtPeak(const OffloadPlan &plan) {
 // Search
 //===----------------------------------------------------------------------===//
 
-/// What the search may do: plans looked at times nodes of the graph.
-static constexpr int64_t kMaxWork = 1'000'000;
-static constexpr int64_t kMinPlans = 16, kMaxPlans = 512;
-/// Plans of the frontier that it starts from.
-static constexpr size_t kMaxStarts = 16;
 /// What takes this much less than the peak is not worth a copy.
 static constexpr int64_t kSmall = 1024;
 /// The candidates of one plan are offloaded in so many portions.
 static constexpr int64_t kPortions = 48;
 
-/// The graph values of `roots` of a program.
-static SmallVector<int> toGraph(const Program &program, ArrayRef<int> roots) {
-  SmallVector<int> values;
-  for (int root : roots)
-    values.push_back(program.values[root].value);
-  return values;
-}
-
 std::vector<OffloadOption>
-mlir::fp8::findOffloads(const PlanGraph &graph, Fusion fusion,
-                        ArrayRef<const PlanOption *> frontier,
-                        int64_t hostBytes) {
+mlir::fp8::findOffloads(Offloader &offloader, const Program &program,
+                        ArrayRef<int> asked, int64_t hostBytes,
+                        int64_t maxPlans, int64_t &left) {
   std::vector<OffloadOption> options;
-  if (!graph.step || frontier.empty())
-    return options;
-  int64_t numNodes = std::max<int64_t>(graph.nodes.size(), 1);
-  int64_t left = std::clamp(kMaxWork / numNodes, kMinPlans, kMaxPlans);
-  size_t numStarts = std::min(frontier.size(), kMaxStarts);
-  SmallVector<int> asked = getAskedOffloads(graph);
-  // From the fastest plan on, evenly spread over the frontier.
-  for (size_t start = 0; start < numStarts; ++start) {
-    size_t place =
-        numStarts == 1 ? 0 : start * (frontier.size() - 1) / (numStarts - 1);
-    const PlanOption &from = *frontier[frontier.size() - 1 - place];
-    Program program = materialize(graph, from.selection);
-    KernelGraph kernels = formKernels(program, fusion);
-    Offloader offloader(kernels, schedule(kernels));
-    int64_t share = left / (numStarts - start);
-    int64_t numCandidates = offloader.getCandidates().size();
-    int64_t portion = llvm::divideCeil(
-        std::max<int64_t>(numCandidates, 1),
-        std::max<int64_t>(std::min<int64_t>(share, kPortions), 1));
-    SmallVector<int> chosen;
-    for (int root : offloader.getCandidates())
-      if (llvm::is_contained(asked, program.values[root].value))
+  int64_t numCandidates = offloader.getCandidates().size();
+  int64_t portion = llvm::divideCeil(
+      std::max<int64_t>(numCandidates, 1),
+      std::max<int64_t>(std::min<int64_t>(maxPlans, kPortions), 1));
+  SmallVector<int> chosen(asked);
+  OffloadPlan current = offloader.plan(chosen);
+  int64_t lowest = current.peak;
+  if (!asked.empty())
+    options.push_back({chosen, current.peak, current.seconds});
+  for (; maxPlans > 0 && !isInterrupted(); --maxPlans, --left) {
+    SmallVector<std::pair<int, double>> idle = offloader.getIdleAtPeak(current);
+    auto bytesOf = [&](int root) { return program.graphValue(root).bytes; };
+    llvm::erase_if(idle, [&](auto entry) {
+      return bytesOf(entry.first) < current.peak / kSmall;
+    });
+    // What is away longest hides its copies best.
+    llvm::stable_sort(idle, [&](auto a, auto b) {
+      return std::pair(a.second, bytesOf(a.first)) >
+             std::pair(b.second, bytesOf(b.first));
+    });
+    int64_t room = hostBytes - current.hostBytes, taken = 0;
+    for (auto [root, seconds] : idle)
+      if (taken < portion && bytesOf(root) <= room) {
         chosen.push_back(root);
-    OffloadPlan current = offloader.plan(chosen);
-    int64_t lowest = current.peak;
-    if (!asked.empty())
-      options.push_back({from.selection, toGraph(program, chosen), current.peak,
-                         current.seconds});
-    for (; share > 0 && !isInterrupted(); --share, --left) {
-      SmallVector<std::pair<int, double>> idle =
-          offloader.getIdleAtPeak(current);
-      auto bytesOf = [&](int root) { return program.graphValue(root).bytes; };
-      llvm::erase_if(idle, [&](auto entry) {
-        return bytesOf(entry.first) < current.peak / kSmall;
-      });
-      // What is away longest hides its copies best.
-      llvm::stable_sort(idle, [&](auto a, auto b) {
-        return std::pair(a.second, bytesOf(a.first)) >
-               std::pair(b.second, bytesOf(b.first));
-      });
-      int64_t room = hostBytes - current.hostBytes, taken = 0;
-      for (auto [root, seconds] : idle)
-        if (taken < portion && bytesOf(root) <= room) {
-          chosen.push_back(root);
-          room -= bytesOf(root);
-          ++taken;
-        }
-      if (!taken)
-        break;
-      current = offloader.plan(chosen);
-      if (current.peak >= lowest)
-        continue;
-      lowest = current.peak;
-      options.push_back({from.selection, toGraph(program, chosen), current.peak,
-                         current.seconds});
-    }
+        room -= bytesOf(root);
+        ++taken;
+      }
+    if (!taken)
+      break;
+    current = offloader.plan(chosen);
+    if (current.peak >= lowest)
+      continue;
+    lowest = current.peak;
+    options.push_back({chosen, current.peak, current.seconds});
   }
   return options;
 }
@@ -342,40 +333,10 @@ SmallVector<int> mlir::fp8::getAskedOffloads(const PlanGraph &graph) {
   return roots;
 }
 
-FailureOr<OffloadOption>
-mlir::fp8::evaluateOffload(const PlanGraph &graph, Fusion fusion,
-                           const Selection &selection) {
-  OffloadOption option;
-  option.selection = selection;
-  option.offloaded = getAskedOffloads(graph);
-  Program program = materialize(graph, selection);
-  KernelGraph kernels = formKernels(program, fusion);
-  Offloader offloader(kernels, schedule(kernels));
-  std::map<int, int> candidateOf;
-  for (int root : offloader.getCandidates())
-    candidateOf[program.values[root].value] = root;
-  SmallVector<int> roots;
-  for (int value : option.offloaded) {
-    auto it = candidateOf.find(value);
-    if (it == candidateOf.end())
-      return emitError(graph.values[value].value.getLoc())
-             << "expected a value to offload that backward reads as one kernel "
-                "of forward has made it, and that is no result of the step, "
-                "but '"
-             << ValueNames(graph.func).getName(graph.values[value].value)
-             << "' is not";
-    roots.push_back(it->second);
-  }
-  OffloadPlan plan = offloader.plan(roots);
-  option.peak = plan.peak;
-  option.seconds = plan.seconds;
-  return option;
-}
-
-void mlir::fp8::markOffloads(const PlanGraph &graph, ArrayRef<int> roots) {
+void mlir::fp8::markOffloads(StepOp step, ArrayRef<int> residuals) {
   llvm::MapVector<Operation *, SmallVector<int64_t>> results;
-  for (int root : roots) {
-    auto result = cast<OpResult>(graph.values[root].value);
+  for (int number : residuals) {
+    auto result = cast<OpResult>(step.getForwardYield().getResiduals()[number]);
     results[result.getOwner()].push_back(result.getResultNumber());
   }
   for (auto &[op, numbers] : results) {

@@ -34,6 +34,15 @@ static bool isMarked(Value value) {
          llvm::is_contained(marks.asArrayRef(), inner.getResultNumber());
 }
 
+/// The name of candidate `root` under which it is whole: the result of a
+/// kernel.
+static Value getSource(const PlannedProgram &planned,
+                       const Offloader &offloader, int root) {
+  const Program &program = *planned.program;
+  int residual = program.residuals[offloader.getResidual(root)];
+  return program.graphValue(residual).value;
+}
+
 /// The location of a copy of `value`: its name with a suffix.
 static Location getCopyLocation(Value value, StringRef suffix) {
   StringRef name = getLocationName(value.getLoc());
@@ -49,9 +58,10 @@ namespace {
 /// Writes the copies of one step.
 class CopyWriter {
 public:
-  CopyWriter(const PlannedProgram &planned, const OffloadPlan &plan)
-      : planned(planned), plan(plan), step(planned.graph->step),
-        states(plan.copies.size()) {}
+  CopyWriter(const PlannedProgram &planned, const Offloader &offloader,
+             const OffloadPlan &plan)
+      : planned(planned), offloader(offloader), plan(plan),
+        step(planned.graph->step), states(plan.copies.size()) {}
 
   void run();
 
@@ -72,6 +82,7 @@ private:
   void replaceArgument(BlockArgument argument, Operation *reader, Value value);
 
   const PlannedProgram &planned;
+  const Offloader &offloader;
   const OffloadPlan &plan;
   StepOp step;
   std::vector<State> states;
@@ -151,7 +162,7 @@ void CopyWriter::add(const HostEvent &event) {
 void CopyWriter::run() {
   OperandRange residuals = step.getForwardYield().getResiduals();
   for (auto [state, copy] : llvm::zip_equal(states, plan.copies)) {
-    state.source = planned.getValue(copy.root);
+    state.source = getSource(planned, offloader, copy.root);
     state.residual = llvm::find(residuals, state.source) - residuals.begin();
   }
   for (const HostEvent &event : getEvents(plan.copies))
@@ -195,9 +206,9 @@ LogicalResult OffloadPass::offload(func::FuncOp func, const Target &target) {
   Offloader offloader(planned->kernels, planned->order);
   SmallVector<int> roots;
   for (int root : offloader.getCandidates())
-    if (isMarked(planned->getValue(root)))
+    if (isMarked(getSource(*planned, offloader, root)))
       roots.push_back(root);
-  CopyWriter(*planned, offloader.plan(roots)).run();
+  CopyWriter(*planned, offloader, offloader.plan(roots)).run();
   func.walk([](Operation *op) { op->removeAttr(kOffloadAttr); });
   return success();
 }

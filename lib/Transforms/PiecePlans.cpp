@@ -90,12 +90,54 @@ PieceSearch::applySelectionTo(const Selection &selection) {
   return copy;
 }
 
-OwningOpRef<func::FuncOp> PieceSearch::apply(const PiecePlan &plan) {
+OwningOpRef<func::FuncOp> PieceSearch::apply(const PiecePlan &plan,
+                                             SmallVectorImpl<int> *residuals) {
   OwningOpRef<func::FuncOp> func = applySelectionTo(plan.selection);
+  DenseMap<Value, int> numberOf; // looked up only
+  auto arguments = [&]() -> Block::BlockArgListType {
+    auto steps = func->getOps<StepOp>();
+    return steps.empty() ? Block::BlockArgListType()
+                         : (*steps.begin()).getBackward().getArguments();
+  };
+  for (BlockArgument argument : arguments())
+    numberOf[argument] = argument.getArgNumber();
   markPieces(*func, plan.marks);
   splitRows(*func, *graph.target, /*pieces=*/0);
   dropUnread(*func);
+  if (residuals)
+    for (BlockArgument argument : arguments())
+      residuals->push_back(numberOf.lookup(argument));
   return func;
+}
+
+MadePlan PieceSearch::make(const PiecePlan &plan) {
+  MadePlan made;
+  if (plan.marks.empty()) {
+    made.program =
+        std::make_unique<Program>(materialize(graph, plan.selection));
+    made.residuals =
+        llvm::to_vector(llvm::seq<int>(0, made.program->residuals.size()));
+  } else {
+    SmallVector<int> numbers; // by position in the residuals of the step
+    made.func = apply(plan, &numbers);
+    FailureOr<PlanGraph> own = PlanGraph::build(*made.func, *graph.target);
+    assert(succeeded(own) && "what is split has a graph");
+    made.graph = std::make_unique<PlanGraph>(std::move(*own));
+    made.program = std::make_unique<Program>(
+        materialize(*made.graph, selectSaveAll(*made.graph)));
+    // A program has its residuals in the order of their ops.
+    DenseMap<Value, int> numberOf; // looked up only
+    if (StepOp step = made.graph->step)
+      for (auto [residual, number] :
+           llvm::zip_equal(step.getForwardYield().getResiduals(), numbers))
+        numberOf[residual] = number;
+    for (int value : made.program->residuals)
+      made.residuals.push_back(
+          numberOf.lookup(made.program->graphValue(value).value));
+  }
+  made.kernels = formKernels(*made.program, fusion);
+  made.order = schedule(made.kernels);
+  return made;
 }
 
 void PieceSearch::evaluate(func::FuncOp func, PiecePlan &plan) {

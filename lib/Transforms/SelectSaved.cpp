@@ -13,8 +13,8 @@
 #include "fp8/Support/Progress.h"
 #include "fp8/Target/Signature.h"
 #include "fp8/Transforms/ApplyPlan.h"
+#include "fp8/Transforms/OffloadPlans.h"
 #include "fp8/Transforms/Passes.h"
-#include "fp8/Transforms/PiecePlans.h"
 #include "fp8/Transforms/Residuals.h"
 #include "fp8/Transforms/RowRegions.h"
 
@@ -42,14 +42,17 @@ private:
   /// The plans that `auto` chooses from, whole or in pieces. Whatever the
   /// limit, so that its answers go together.
   std::vector<PiecePlan> findPlans(const PlanGraph &graph, PlanSearch &search,
-                                   PieceSearch &inPieces);
+                                   PieceSearch &inPieces,
+                                   std::optional<PiecePlan> askedPlan);
   /// The selection of a policy other than `auto`.
   Selection getSelection(const PlanGraph &graph);
   /// The bytes that a plan no slower than `plan` may have in host memory: what
   /// its link carries in that time.
   int64_t getHostRoom(const PlanGraph &graph, const PiecePlan &plan) const;
-  /// Fails where `fp8.policy` says to offload what cannot be.
-  LogicalResult checkAskedOffloads(const PlanGraph &graph) const;
+  /// What `fp8.policy` says to offload in host memory and all else kept, as the
+  /// plan that there is at least. Fails where that cannot be.
+  FailureOr<PiecePlan> getAskedPlan(const PlanGraph &graph,
+                                    PieceSearch &inPieces) const;
   LogicalResult reportBudget(const PlanGraph &graph, PieceSearch &inPieces,
                              const PiecePlan &smallest, int64_t limit,
                              int64_t peak);
@@ -128,29 +131,28 @@ Selection SelectSavedPass::getSelection(const PlanGraph &graph) {
   }
 }
 
-std::vector<PiecePlan> SelectSavedPass::findPlans(const PlanGraph &graph,
-                                                  PlanSearch &search,
-                                                  PieceSearch &inPieces) {
+std::vector<PiecePlan>
+SelectSavedPass::findPlans(const PlanGraph &graph, PlanSearch &search,
+                           PieceSearch &inPieces,
+                           std::optional<PiecePlan> askedPlan) {
   std::vector<PiecePlan> plans;
   std::vector<const PlanOption *> frontier = search.findFrontier();
-  // Plans that do not offload what they are told to are none.
-  bool offloads = !getAskedOffloads(graph).empty();
   for (const PlanOption *option : frontier)
     if (pieces > 1)
       plans.push_back(inPieces.splitAll(option->selection, pieces));
-    else if (!offloads)
+    else
       plans.push_back(
           {option->selection, {}, {}, option->peak, option->seconds});
-  if (pieces == 0 && !offloads)
+  if (pieces == 0)
     llvm::append_range(plans, inPieces.find(frontier));
-  if (offloads || (hostBytes > 0 && pieces <= 1))
-    for (OffloadOption &option :
-         findOffloads(graph, fusion, frontier, hostBytes))
-      plans.push_back({std::move(option.selection),
-                       {},
-                       std::move(option.offloaded),
-                       option.peak,
-                       option.seconds});
+  if (!askedPlan && hostBytes == 0)
+    return plans;
+  std::vector<PiecePlan> offloading =
+      findOffloadPlans(graph, inPieces, plans, hostBytes);
+  // Plans that do not offload what they are told to are none.
+  if (askedPlan)
+    plans = {std::move(*askedPlan)};
+  llvm::append_range(plans, offloading);
   return plans;
 }
 
@@ -232,8 +234,11 @@ static TimeBound getHiddenBound(const PlanGraph &graph, Fusion fusion,
 int64_t SelectSavedPass::getHostRoom(const PlanGraph &graph,
                                      const PiecePlan &plan) const {
   int64_t bytes = 0;
-  for (int root : plan.offloaded)
-    bytes += graph.values[root].bytes;
+  if (!plan.offloaded.empty()) {
+    Program program = materialize(graph, plan.selection);
+    for (int number : plan.offloaded)
+      bytes += program.graphValue(program.residuals[number]).bytes;
+  }
   bytes = std::max(bytes, hostBytes);
   if (bytes == 0)
     return 0;
@@ -241,21 +246,21 @@ int64_t SelectSavedPass::getHostRoom(const PlanGraph &graph,
                           plan.seconds * *graph.target->hostBytesPerSecond);
 }
 
-LogicalResult
-SelectSavedPass::checkAskedOffloads(const PlanGraph &graph) const {
-  if (getAskedOffloads(graph).empty())
-    return success();
+FailureOr<PiecePlan>
+SelectSavedPass::getAskedPlan(const PlanGraph &graph,
+                              PieceSearch &inPieces) const {
   if (!graph.target->hostBytesPerSecond)
     return graph.func->emitError("expected a target with a link to host memory "
                                  "for 'fp8.policy' \"offload\", but '")
            << graph.target->name << "' has no 'host_bytes_per_second'";
-  if (pieces > 1)
-    return graph.func->emitError("expected no 'pieces' beside 'fp8.policy' "
-                                 "\"offload\", but got ")
-           << pieces;
   Selection selection = selectSaveAll(graph);
   applyOverrides(graph, selection);
-  return failure(failed(evaluateOffload(graph, fusion, selection)));
+  PiecePlan plan;
+  if (pieces > 1)
+    plan = inPieces.splitAll(selection, pieces);
+  else
+    plan.selection = std::move(selection);
+  return offloadAsked(graph, inPieces, std::move(plan));
 }
 
 LogicalResult SelectSavedPass::select(func::FuncOp func, const Target &target) {
@@ -289,11 +294,18 @@ LogicalResult SelectSavedPass::select(func::FuncOp func, const Target &target) {
              << formatBytes(*deviceBytes);
     limit = std::min(limit, *deviceBytes - resident);
   }
-  if (failed(checkAskedOffloads(*graph)))
-    return failure();
   PlanSearch search(*graph, fusion);
   PieceSearch inPieces(*graph, fusion);
-  std::vector<PiecePlan> plans = findPlans(*graph, search, inPieces);
+  bool isOffloadAsked = !getAskedOffloads(*graph).empty();
+  std::optional<PiecePlan> askedPlan;
+  if (isOffloadAsked) {
+    FailureOr<PiecePlan> plan = getAskedPlan(*graph, inPieces);
+    if (failed(plan))
+      return failure();
+    askedPlan = std::move(*plan);
+  }
+  std::vector<PiecePlan> plans =
+      findPlans(*graph, search, inPieces, std::move(askedPlan));
   bool interrupted = isInterrupted();
   endProgress();
   auto isSmaller = [](const PiecePlan &a, const PiecePlan &b) {
@@ -317,18 +329,17 @@ LogicalResult SelectSavedPass::select(func::FuncOp func, const Target &target) {
     applyOverrides(*graph, asked.selection);
     if (pieces > 1) {
       asked = inPieces.splitAll(asked.selection, pieces);
-    } else if (!getAskedOffloads(*graph).empty()) {
-      FailureOr<OffloadOption> option =
-          evaluateOffload(*graph, fusion, asked.selection);
-      if (failed(option))
-        return failure();
-      asked.offloaded = option->offloaded;
-      asked.peak = option->peak;
-      asked.seconds = option->seconds;
     } else {
       const PlanOption &option = search.evaluateExactly(asked.selection);
       asked.peak = option.peak;
       asked.seconds = option.seconds;
+    }
+    if (isOffloadAsked) {
+      FailureOr<PiecePlan> offloading =
+          offloadAsked(*graph, inPieces, std::move(asked));
+      if (failed(offloading))
+        return failure();
+      asked = std::move(*offloading);
     }
     if (asked.peak > limit)
       return reportBudget(*graph, inPieces, smallest, limit, asked.peak);
@@ -348,15 +359,18 @@ LogicalResult SelectSavedPass::select(func::FuncOp func, const Target &target) {
   TimeBound timeBound = getHiddenBound(*graph, fusion, boundLimit);
   decisions.stepLowerBound = timeBound.seconds;
   decisions.stepBoundKind = timeBound.kind;
-  explain(*graph, chosenPolicy, chosen->selection, chosen->offloaded, fusion,
-          search, decisions);
-  if (graph->step)
+  explain(*graph, chosenPolicy, chosen->selection,
+          explainOffloads(*graph, inPieces, *chosen), fusion, search,
+          decisions);
+  int64_t wholePeak =
+      chosen->marks.empty() ? chosen->peak : getWholePeak(inPieces, *chosen);
+  if (graph->step) {
     applySelection(*graph, materialize(*graph, chosen->selection));
-  markOffloads(*graph, chosen->offloaded);
+    markOffloads(graph->step, chosen->offloaded);
+  }
   markPieces(func, chosen->marks);
   if (!chosen->marks.empty())
-    explainPieces(func, target, search.evaluate(chosen->selection).peak,
-                  decisions);
+    explainPieces(func, target, wholePeak, decisions);
   func->setAttr(kDecisionsAttr, decisions.toAttribute(&getContext()));
   return success();
 }

@@ -127,7 +127,8 @@ void RegionSplitter::emitPiece() {
     Value result = op->getResult(0);
     Operation *clone = builder.clone(*op);
     clone->setOperands(operands);
-    for (StringLiteral name : {kCheckpointAttr, kPolicyAttr, kPiecesAttr})
+    for (StringLiteral name :
+         {kCheckpointAttr, kPolicyAttr, kPiecesAttr, kOffloadAttr})
       clone->removeAttr(name);
     Value mine = clone->getResult(0);
     if (!split.combines)
@@ -184,8 +185,13 @@ void RegionSplitter::run() {
     endRow = std::min(firstRow + pieceRows, region.rows);
     emitPiece();
   }
-  for (Value result : region.results)
-    result.replaceAllUsesWith(whole.lookup(result));
+  for (Value result : region.results) {
+    Value all = whole.lookup(result);
+    // What is to wait in host memory goes there when it is whole.
+    if (Attribute mark = result.getDefiningOp()->getAttr(kOffloadAttr))
+      all.getDefiningOp()->setAttr(kOffloadAttr, mark);
+    result.replaceAllUsesWith(all);
+  }
   for (Operation *op : llvm::reverse(ops))
     op->erase();
 }

@@ -55,11 +55,11 @@ struct Decisions {
 };
 
 /// Fills `saved`, `recomputed` and the recompute time for `chosen`, with a
-/// sentence for each; `offloaded` are the graph's roots that wait in host
-/// memory. `search` prices what the other choice would cost.
+/// sentence for each; `offloaded` has those of what waits in host memory, by
+/// position in the residuals. `search` prices what the other choice would cost.
 void explain(const PlanGraph &graph, Policy policy, const Selection &chosen,
-             ArrayRef<int> offloaded, Fusion fusion, PlanSearch &search,
-             Decisions &decisions);
+             const std::map<int, std::string> &offloaded, Fusion fusion,
+             PlanSearch &search, Decisions &decisions);
 
 /// A bound on the peak of every plan of the graph, recomputation allowed: what
 /// must be live when the results are complete, or while one matmul, collective
@@ -68,6 +68,9 @@ std::pair<int64_t, StringRef> getPeakLowerBound(const PlanGraph &graph);
 
 /// `117440512` as `117,440,512 B`.
 std::string formatBytes(int64_t bytes);
+
+/// `0.0000125` as `12.500 us`.
+std::string formatMicroseconds(double seconds);
 
 } // namespace mlir::fp8
 

@@ -55,10 +55,14 @@ public:
   /// `graph` and its program outlive the offloader; its target has a host.
   Offloader(const KernelGraph &graph, ArrayRef<int> order);
 
-  /// The roots that may be offloaded: kept for backward under their own name
-  /// alone, and whole when one kernel has made them. In the order in which they
-  /// are made.
+  /// The roots that may be offloaded: kept for backward, and whole when one
+  /// kernel, or the last of those that each write a piece, has run. In the
+  /// order in which they are made.
   ArrayRef<int> getCandidates() const { return candidates; }
+
+  /// The name under which backward reads candidate `root`: a position in
+  /// Program::residuals.
+  int getResidual(int root) const { return uses[root].residual; }
 
   /// Copies `roots`, candidates each, out as soon as they are made and back as
   /// late as it takes to hide the copy. Copies of one direction follow one
@@ -72,6 +76,7 @@ public:
 
 private:
   struct Use {
+    int residual = -1; ///< position in Program::residuals
     int made = -1, lastForward = -1, firstBackward = -1;
   };
   int64_t simulateWith(ArrayRef<HostCopy> copies, int *peakPosition) const;
@@ -83,32 +88,30 @@ private:
   std::vector<Use> uses; ///< by root
 };
 
-/// A selection of which some values are offloaded.
+/// Some of the candidates of an order, and what the step costs with them in
+/// host memory.
 struct OffloadOption {
-  Selection selection;
-  SmallVector<int> offloaded; ///< roots of the graph
+  SmallVector<int> roots;
   int64_t peak = 0;
   double seconds = 0;
 };
 
-/// Plans with a lower peak than those of `frontier`, in which values that they
-/// keep are offloaded: what `fp8.policy` says, and others as long as all take
-/// at most `hostBytes`. Looks at a number of plans that is bounded and falls
-/// with the size of the graph, whatever the budget; no clock is read.
-std::vector<OffloadOption> findOffloads(const PlanGraph &graph, Fusion fusion,
-                                        ArrayRef<const PlanOption *> frontier,
-                                        int64_t hostBytes);
-
-/// What `selection` costs where the values that `fp8.policy` says to offload
-/// are. Emits an error and fails where one cannot be.
-FailureOr<OffloadOption> evaluateOffload(const PlanGraph &graph, Fusion fusion,
-                                         const Selection &selection);
+/// Adds to `asked` one portion of `offloader`'s candidates after another, as
+/// long as something is idle at the peak and all take at most `hostBytes`.
+/// Returns the sets with a lower peak than those before them, that of `asked`
+/// first where it is not empty. Looks at `maxPlans` sets at most, and takes
+/// those off `left`.
+std::vector<OffloadOption> findOffloads(Offloader &offloader,
+                                        const Program &program,
+                                        ArrayRef<int> asked, int64_t hostBytes,
+                                        int64_t maxPlans, int64_t &left);
 
 /// The roots of `graph` that `fp8.policy` says to offload, in program order.
 SmallVector<int> getAskedOffloads(const PlanGraph &graph);
 
-/// Marks the ops of `graph` that make `roots` for fp8-offload.
-void markOffloads(const PlanGraph &graph, ArrayRef<int> roots);
+/// Marks for fp8-offload the ops of `step`, whose selection is applied, that
+/// make the residuals of these numbers.
+void markOffloads(StepOp step, ArrayRef<int> residuals);
 
 } // namespace mlir::fp8
 

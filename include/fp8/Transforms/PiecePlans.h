@@ -21,14 +21,28 @@ struct PieceMark {
   int64_t pieces = 1;
 };
 
-/// A selection, what runs in pieces or waits in host memory under it (one or
-/// the other), and what it costs.
+/// A selection, what runs in pieces and what waits in host memory under it, and
+/// what it costs.
 struct PiecePlan {
   Selection selection;
   SmallVector<PieceMark, 4> marks;
-  SmallVector<int> offloaded; ///< roots of the graph
+  /// Positions in Program::residuals of the selection's program.
+  SmallVector<int> offloaded;
   int64_t peak = 0;
   double seconds = 0;
+};
+
+/// The kernels of a plan in their order, as the passes make them before copies
+/// to host memory.
+struct MadePlan {
+  OwningOpRef<func::FuncOp> func;   ///< null where nothing runs in pieces
+  std::unique_ptr<PlanGraph> graph; ///< of `func`; null without one
+  std::unique_ptr<Program> program;
+  KernelGraph kernels;
+  std::vector<int> order;
+  /// By position in the residuals of `program`: the position in those of the
+  /// selection's program. Some are not read in pieces.
+  SmallVector<int> residuals;
 };
 
 /// Finds plans of one graph with regions in pieces.
@@ -47,9 +61,17 @@ public:
   std::vector<PiecePlan> find(ArrayRef<const PlanOption *> frontier);
 
   /// The function with `plan` applied, as fp8-split-rows leaves it.
-  OwningOpRef<func::FuncOp> apply(const PiecePlan &plan);
+  OwningOpRef<func::FuncOp> apply(const PiecePlan &plan) {
+    return apply(plan, /*residuals=*/nullptr);
+  }
+
+  /// The kernels of `plan`.
+  MadePlan make(const PiecePlan &plan);
 
 private:
+  /// The same, with MadePlan::residuals.
+  OwningOpRef<func::FuncOp> apply(const PiecePlan &plan,
+                                  SmallVectorImpl<int> *residuals);
   OwningOpRef<func::FuncOp> applySelectionTo(const Selection &selection);
   /// Peak and time of `plan`, which `func` is. Of one that no order of kernels
   /// brings to the frontier of `known` the peak is that of a rough order.
@@ -66,7 +88,7 @@ private:
 void markPieces(func::FuncOp func, ArrayRef<PieceMark> marks);
 
 /// Adds to `decisions` what is marked in `func`, each with a sentence;
-/// `wholePeak` is the peak without pieces.
+/// `wholePeak` is the peak of the same plan without pieces.
 void explainPieces(func::FuncOp func, const Target &target, int64_t wholePeak,
                    Decisions &decisions);
 

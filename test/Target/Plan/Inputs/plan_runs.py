@@ -71,7 +71,9 @@ def _with_attribute(line, attribute):
     if line[end:].startswith(" <"):
         end = generic_ir.match_bracket(line, end + 1)
     if line[end:].startswith(" {"):
-        return f"{line[: end + 2]}{attribute}, {line[end + 2 :]}"
+        key = re.escape(attribute.split(" = ")[0])
+        rest = re.sub(rf'{key} = ("[^"]*"|\[[^]]*\])(, )?', "", line[end + 2 :], count=1)
+        return f"{line[: end + 2]}{attribute}{'' if rest.startswith('}') else ', '}{rest}"
     return f"{line[:end]} {{{attribute}}}{line[end:]}"
 
 
