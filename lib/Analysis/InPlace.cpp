@@ -166,12 +166,56 @@ bool areLaidOutAlike(const PlanValue &a, const PlanValue &b) {
   return a.layout >= 0 && a.layout == b.layout;
 }
 
+/// The fp8.kernel that `kernel` is, or null.
+KernelOp getKernelOp(const Program &program, const KernelNode &kernel) {
+  const Instance &instance = program.instances[kernel.members.front()];
+  return dyn_cast<KernelOp>(program.node(instance).op);
+}
+
+/// The collective in `gather` where its operand, one of the kernel's, is a
+/// stretch of its result as it is.
+std::optional<Collective> getPlainGather(KernelOp gather) {
+  if (!gather || gather.getKind() != KernelKind::Collective)
+    return std::nullopt;
+  std::optional<Collective> collective =
+      getCollective(&gather.getBody().front().front());
+  if (!collective || collective->kind != Collective::Kind::AllGather ||
+      !isa<BlockArgument>(collective->x))
+    return std::nullopt;
+  auto type = cast<RankedTensorType>(collective->x.getType());
+  for (int64_t size : type.getShape().take_front(collective->concat))
+    if (size != 1)
+      return std::nullopt;
+  return collective;
+}
+
+/// True where `part` is made by a loop kernel that may write it anywhere, for
+/// `gather` alone.
+bool isMadeFor(Value part, KernelOp gather) {
+  auto maker = part.getDefiningOp<KernelOp>();
+  if (!maker || maker.getKind() != KernelKind::Loop ||
+      maker->getBlock() != gather->getBlock() || !part.hasOneUse())
+    return false;
+  auto result = cast<OpResult>(part);
+  Value yielded = maker.getBody().front().getTerminator()->getOperand(
+      result.getResultNumber());
+  return !getAliasedOperand(result) && !yielded.getDefiningOp<UpdateSliceOp>();
+}
+
+/// Has root `part`, which a gather reads, lie in its result `whole`.
+void placeWithin(MutableArrayRef<LiveRange> ranges, int part, int whole) {
+  ranges[whole].first = ranges[part].first;
+  ranges[whole].part = part;
+  ranges[part] = LiveRange();
+  ranges[part].within = whole;
+}
+
 /// The root in whose storage the IR says that result `output` of a kernel is
 /// written; -1 where it says nothing.
 int getWrittenOver(const Program &program, const KernelNode &kernel,
                    int output) {
   const Instance &instance = program.instances[kernel.members.front()];
-  auto op = dyn_cast<KernelOp>(program.node(instance).op);
+  KernelOp op = getKernelOp(program, kernel);
   std::optional<ArrayRef<int64_t>> inPlace =
       op ? op.getInPlace() : std::nullopt;
   if (!inPlace)
@@ -258,6 +302,10 @@ void mlir::fp8::handOver(const KernelGraph &graph, ArrayRef<int> order,
             over = root;
       if (over < 0 || ranges[over].successor >= 0)
         continue;
+      if (getPlainGather(getKernelOp(program, kernel))) {
+        placeWithin(ranges, over, output);
+        continue;
+      }
       ranges[output].predecessor = over;
       ranges[over].successor = output;
       if (inArgument[over]) {
@@ -267,5 +315,44 @@ void mlir::fp8::handOver(const KernelGraph &graph, ArrayRef<int> order,
         ranges[over].second = position - 1;
       }
     }
+  }
+}
+
+/// Slots start at multiples of this, and so do parts of them.
+static constexpr int64_t kAlignment = 256;
+
+void mlir::fp8::gatherInPlace(const KernelGraph &graph, ArrayRef<int> order,
+                              MutableArrayRef<LiveRange> ranges,
+                              PeakInfo &info) {
+  const Program &program = *graph.program;
+  for (auto [index, id] : llvm::enumerate(order)) {
+    KernelOp gather = getKernelOp(program, graph.kernels[id]);
+    std::optional<Collective> collective = getPlainGather(gather);
+    if (!collective)
+      continue;
+    unsigned number = cast<BlockArgument>(collective->x).getArgNumber();
+    const Instance &instance =
+        program.instances[graph.kernels[id].members.front()];
+    int part = instance.operands[number], whole = instance.results.front();
+    LiveRange &from = ranges[part], &to = ranges[whole];
+    int64_t bytes = program.graphValue(part).bytes,
+            wholeBytes = program.graphValue(whole).bytes;
+    if (!isMadeFor(gather.getInputs()[number], gather) || from.first < 0 ||
+        from.predecessor >= 0 || to.first < 0 ||
+        program.graphValue(whole).callerPlaced || bytes % kAlignment != 0 ||
+        wholeBytes != collective->getSize() * bytes)
+      continue;
+    int position = index;
+    int64_t more = wholeBytes - bytes;
+    auto before =
+        MutableArrayRef(info.live).slice(from.first, position - from.first);
+    if (llvm::any_of(before,
+                     [&](int64_t live) { return live + more > info.peak; }))
+      continue;
+    for (int64_t &live : before)
+      live += more;
+    for (int at = position; at <= from.second; ++at)
+      info.live[at] -= bytes;
+    placeWithin(ranges, part, whole);
   }
 }

@@ -7,6 +7,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "fp8/Analysis/InPlace.h"
 #include "fp8/Analysis/PlannedProgram.h"
 #include "fp8/Transforms/Passes.h"
 
@@ -35,7 +36,7 @@ private:
 };
 
 /// Says on the kernel at `position` which results are written over which
-/// operands.
+/// operands, and of a gather that its operand lies in its result.
 static void writeInPlace(const PlannedProgram &planned, int position) {
   auto kernel = dyn_cast<KernelOp>(planned.getOp(position));
   if (!kernel)
@@ -47,7 +48,8 @@ static void writeInPlace(const PlannedProgram &planned, int position) {
   const KernelNode &node = planned.kernels.kernels[position];
   const Instance &instance = program.instances[node.members.front()];
   for (int output : node.outputs) {
-    int over = planned.ranges[output].predecessor;
+    const LiveRange &range = planned.ranges[output];
+    int over = range.predecessor >= 0 ? range.predecessor : range.part;
     if (over < 0)
       continue;
     unsigned result =
@@ -69,6 +71,8 @@ LogicalResult InsertFreesPass::insertFrees(func::FuncOp func,
       PlannedProgram::read(func, target, /*decideReuse=*/true);
   if (failed(planned))
     return failure();
+  gatherInPlace(planned->kernels, planned->order, planned->ranges,
+                planned->peak);
   for (int position : planned->order)
     writeInPlace(*planned, position);
   // In the backward region a residual is freed under the name it has there.

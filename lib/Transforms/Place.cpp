@@ -87,10 +87,14 @@ LogicalResult PlacePass::place(func::FuncOp func, const Target &target) {
         offset = hostEnd;
         hostEnd += llvm::alignTo(bytes, kHostAlignment);
       }
-      for (int output : kernel.outputs)
+      // What lies in a gathered tensor has the offset of all of it.
+      for (int output : kernel.outputs) {
+        int within = planned->ranges[output].within;
         if (planned->getValue(output) == result)
-          if (auto it = itemOfRoot.find(output); it != itemOfRoot.end())
+          if (auto it = itemOfRoot.find(within >= 0 ? within : output);
+              it != itemOfRoot.end())
             offset = packed.offsets[it->second];
+      }
       offsets.push_back(offset);
     }
     op.setOffsets(offsets);

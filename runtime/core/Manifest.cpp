@@ -190,6 +190,7 @@ public:
     for (const GridAxis &axis : manifest.grid)
       if (__builtin_mul_overflow(ranks, axis.size, &ranks) || ranks > INT32_MAX)
         return root.at("grid").fail("expected fewer than 2^31 ranks");
+    grid = &manifest.grid;
     manifest.functions.resize(count);
     for (size_t i = 0; i < count; ++i)
       if (!readFunction(functions.item(i), manifest.functions[i]))
@@ -274,6 +275,16 @@ private:
              .integer(index, 0, limit - 1))
       return false;
     out.index = static_cast<uint32_t>(index);
+    if (!node.has("axis"))
+      return true;
+    std::string axis;
+    if (!node.at("axis").string(axis))
+      return false;
+    for (size_t i = 0; i < grid->size(); ++i)
+      if ((*grid)[i].name == axis)
+        out.axis = static_cast<int32_t>(i);
+    if (out.isArgument || out.axis < 0)
+      return node.at("axis").fail("expected an axis of the grid, of a buffer");
     return true;
   }
 
@@ -412,11 +423,8 @@ private:
     collective.sumsInBF16 = acc == DType::BF16;
     if (collective.reduce.has_value() == (collective.concat >= 0))
       return node.fail("expected either 'reduce' or 'concat'");
-    auto bytesOf = [&](Ref ref) {
-      return ref.isArgument ? function->arguments[ref.index].bytes
-                            : function->buffers[ref.index].bytes;
-    };
-    out.work.bytes = bytesOf(out.refs[0]) + bytesOf(out.refs[1]);
+    for (Ref ref : out.refs)
+      out.work.bytes += bytesOf(*function, *grid, ref);
     if (collective.ticket >= 0)
       starts.push_back({collective.ticket, out.refs, out.writes, false});
     return true;
@@ -535,6 +543,7 @@ private:
   }
 
   Function *function = nullptr;
+  const std::vector<GridAxis> *grid = nullptr;
   /// What was started with a ticket, and its storage.
   struct Start {
     int64_t ticket;
@@ -546,6 +555,15 @@ private:
 };
 
 } // namespace
+
+uint64_t fp8rt::bytesOf(const Function &function,
+                        const std::vector<GridAxis> &grid, Ref ref) {
+  uint64_t bytes = ref.isArgument ? function.arguments[ref.index].bytes
+                                  : function.buffers[ref.index].bytes;
+  return ref.axis < 0 ? bytes
+                      : bytes / static_cast<uint64_t>(
+                                    grid[static_cast<size_t>(ref.axis)].size);
+}
 
 const char *fp8rt::commandOpName(CommandOp op) {
   switch (op) {

@@ -31,6 +31,9 @@ namespace fp8rt {
 struct Ref {
   bool isArgument = false;
   uint32_t index = 0;
+  /// For one of the equal parts of a buffer, that of this rank: the number of
+  /// the axis of the grid along which ranks have one each. Else -1.
+  int32_t axis = -1;
 };
 
 /// One axis of the grid of ranks.
@@ -228,6 +231,10 @@ struct Manifest {
   /// Whether the target is a GPU; every target but "cpu" is.
   bool isCuda() const { return target != "cpu"; }
 };
+
+/// Bytes of what `ref` names in `function`: of a part, those of one.
+uint64_t bytesOf(const Function &function, const std::vector<GridAxis> &grid,
+                 Ref ref);
 
 /// The work of `command`: what the manifest says of a launch, each operand once
 /// for the others.

@@ -55,8 +55,7 @@ private:
   }
 
   uint64_t bytesOf(Ref ref) const {
-    return ref.isArgument ? function.arguments[ref.index].bytes
-                          : function.buffers[ref.index].bytes;
+    return fp8rt::bytesOf(function, manifest.grid, ref);
   }
   std::string nameOf(Ref ref) const {
     return ref.isArgument
@@ -134,6 +133,8 @@ private:
     std::vector<bool> claimed(function.buffers.size());
     for (const Result &result : function.results) {
       std::string what = "result '" + result.name + "'";
+      if (result.ref.axis >= 0)
+        return fail(what + ": expected all of " + nameOf(result.ref));
       std::vector<std::pair<int64_t, int64_t>> dims;
       for (size_t i = 0; i < result.shape.size(); ++i)
         dims.emplace_back(result.shape[i], result.strides[i]);
@@ -347,6 +348,53 @@ private:
     return nullptr;
   }
 
+  /// Whether a collective joins the parts of its result, of which the source is
+  /// that of this rank, in its place: what would be written there is there.
+  bool gathersOwnPart(const Command &command, const GridAxis &axis) const {
+    const CollectiveCommand &collective = command.collective;
+    Ref source = command.refs[0], target = command.refs[1];
+    if (source.axis < 0 || target.axis >= 0 || collective.split >= 0 ||
+        collective.concat < 0 || collective.offset != 0 ||
+        &manifest.grid[static_cast<size_t>(source.axis)] != &axis)
+      return false;
+    int64_t stride = 1;
+    for (size_t d = collective.shape.size(); d-- > 0;) {
+      bool isOuter = d < static_cast<size_t>(collective.concat);
+      if (isOuter ? collective.shape[d] != 1
+                  : collective.shape[d] != 1 && collective.strides[d] != stride)
+        return false;
+      stride *= collective.shape[d];
+    }
+    return true;
+  }
+
+  /// Parts of buffers, one a rank, are what kernels and copies write and
+  /// gathers read.
+  bool checkParts(const Command &command) {
+    for (size_t i = 0; i < command.refs.size(); ++i) {
+      Ref ref = command.refs[i];
+      if (ref.axis < 0)
+        continue;
+      uint64_t whole = function.buffers[ref.index].bytes;
+      const GridAxis &axis = manifest.grid[static_cast<size_t>(ref.axis)];
+      bool gathers =
+          command.op == CommandOp::Collective ||
+          (command.op == CommandOp::Wait && command.collective.ticket >= 0);
+      bool copies = command.op == CommandOp::Copy;
+      if (command.op != CommandOp::Launch && command.op != CommandOp::Fill &&
+          !(gathers && i == 0) && !(copies && i == 1))
+        return fail(describe(command) + ": expected all of " + nameOf(ref) +
+                    ", but got the part of a rank along '" + axis.name + "'");
+      if (bytesOf(ref) * static_cast<uint64_t>(axis.size) != whole ||
+          bytesOf(ref) % kSlotAlignment != 0)
+        return fail(describe(command) + ": expected " +
+                    std::to_string(axis.size) + " parts of " + nameOf(ref) +
+                    " of multiples of 256 bytes, but it has " +
+                    std::to_string(whole) + " bytes");
+    }
+    return true;
+  }
+
   bool checkCollective(const Command &command) {
     const CollectiveCommand &collective = command.collective;
     std::string what = describe(command);
@@ -384,7 +432,8 @@ private:
                   (bytes ? std::to_string(*bytes) : "fewer") + " bytes, but " +
                   nameOf(command.refs[1]) + " has " +
                   std::to_string(bytesOf(command.refs[1])));
-    if (same(command.refs[0], command.refs[1]))
+    if (same(command.refs[0], command.refs[1]) &&
+        !gathersOwnPart(command, *axis))
       return fail(what + ": source and result are one storage, " +
                   nameOf(command.refs[0]));
     if (!checkView(what + ": src", command.refs[0],
@@ -507,6 +556,8 @@ private:
         allocated[command.buffer] = !isFree;
         continue;
       }
+      if (!checkParts(command))
+        return false;
       for (Ref ref : command.refs)
         if (!ref.isArgument && !allocated[ref.index])
           return fail(describe(command) + " uses " + nameOf(ref) +

@@ -115,6 +115,12 @@ bool Runner::prepare(std::string &error) {
             "watched nor has a ledger";
     return false;
   }
+  int rank = program.ranks ? program.ranks->rank() : 0;
+  for (const GridAxis &axis : program.manifest.grid) {
+    std::vector<int> group = groupOf(program.manifest.grid, axis.name, rank);
+    coordinates.push_back(static_cast<uint64_t>(
+        std::find(group.begin(), group.end(), rank) - group.begin()));
+  }
   tasks.resize(function.commands.size());
   exchanges.resize(function.commands.size());
   collectives.resize(function.commands.size());
@@ -162,6 +168,16 @@ bool Runner::prepare(std::string &error) {
   watcher = Watcher::create(function, *program.backend, *memory, options.poison,
                             error);
   return watcher != nullptr;
+}
+
+void *Runner::addressOf(Ref ref) const {
+  if (ref.isArgument)
+    return argumentData[ref.index];
+  auto *begin = static_cast<unsigned char *>(bufferData[ref.index]);
+  return ref.axis < 0
+             ? begin
+             : begin + coordinates[static_cast<size_t>(ref.axis)] *
+                           bytesOf(function, program.manifest.grid, ref);
 }
 
 bool Runner::prepareCollective(size_t index, std::string &error) {
@@ -257,8 +273,7 @@ void Runner::spread() {
     for (size_t r = 0; r < command.refs.size(); ++r) {
       Ref ref = command.refs[r];
       auto begin = reinterpret_cast<uintptr_t>(addressOf(ref));
-      uint64_t bytes = ref.isArgument ? function.arguments[ref.index].bytes
-                                      : function.buffers[ref.index].bytes;
+      uint64_t bytes = bytesOf(function, program.manifest.grid, ref);
       accesses[i].push_back({begin, begin + bytes, writes[r]});
     }
     if (command.hostCopy.ticket >= 0) {

@@ -126,9 +126,7 @@ private:
   bool replay(void *stream, std::string &error);
   bool finish(std::string &error);
   bool isTimed(size_t command) const;
-  void *addressOf(Ref ref) const {
-    return ref.isArgument ? argumentData[ref.index] : bufferData[ref.index];
-  }
+  void *addressOf(Ref ref) const;
 
   Program &program;
   const Function &function;
@@ -148,6 +146,8 @@ private:
   std::map<int64_t, Started> started;
   /// Null where nothing waits in host memory.
   std::unique_ptr<HostCopies> hostCopies;
+  /// Where this rank is along each axis of the grid.
+  std::vector<uint64_t> coordinates;
   std::vector<void *> argumentData;
   std::vector<void *> bufferData;
   std::vector<void *> taskAddresses;

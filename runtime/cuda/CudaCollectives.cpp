@@ -10,7 +10,8 @@
 // matmul holds until it is done. So with copies what has to be computed of a
 // piece that arrived whole is left to the wait, on the stream of the step. A
 // copy within a device's memory is such a kernel too, so a rank's own piece is
-// copied on the stream of the step, before the transfer.
+// copied on the stream of the step, before the transfer, unless it was made in
+// its place.
 //
 //===----------------------------------------------------------------------===//
 
@@ -408,7 +409,9 @@ bool ExchangeTask::start(const void *newSource, void *newTarget, void *stream,
       !owner.peers->meet(*copies, arrivesInPlace() ? target : nullptr,
                          stagingMemory(), pieceBytes(), places, error))
     return false;
+  // A rank's own piece may have been made where it goes.
   if (places.isDirect && !geometry.kind &&
+      target + ownPlace() != pieceOf(exchange.member()) &&
       !owner.peers->copy(target + ownPlace(), pieceOf(exchange.member()),
                          pieceBytes(), streamOf(stream), error))
     return false;
@@ -606,13 +609,18 @@ bool ExchangeTask::finishPart(uint64_t first, uint64_t count, void *stream,
   uint64_t number = exchange.member();
   if (geometry.kind)
     return reduce(arrived(0), slotBytes(), first, count, stream, error);
-  for (uint64_t m = 0; m < members; ++m)
-    if (!copyStrided(target + static_cast<int64_t>(m) * geometry.targetStep *
-                                  static_cast<int64_t>(geometry.width),
-                     geometry.targetStrides,
+  for (uint64_t m = 0; m < members; ++m) {
+    unsigned char *place = target + static_cast<int64_t>(m) *
+                                        geometry.targetStep *
+                                        static_cast<int64_t>(geometry.width);
+    // A rank's own piece may have been made where it goes.
+    if (m == number && !packs() && place == pieceOf(m))
+      continue;
+    if (!copyStrided(place, geometry.targetStrides,
                      m == number ? sentTo(m, first) : arrived(m), first, count,
                      /*toDense=*/false, stream, error))
       return false;
+  }
   return true;
 }
 

@@ -344,14 +344,14 @@ std::string check(const std::string &commands, const std::string &axis = "tp") {
   std::string json =
       R"({"schema": "fp8opt-artifact-1", "compiler": "", "target": "cpu",
           "grid": [{"name": "tp", "size": 4}], "functions": [{"name": "f",
-          "arguments": [{"name": "x", "dtype": "f32", "shape": [8, 2],
-                         "bytes": 64, "role": "donated"}],
-          "buffers": [{"name": "g", "bytes": 256, "offset": 0,
+          "arguments": [{"name": "x", "dtype": "f32", "shape": [64, 2],
+                         "bytes": 512, "role": "donated"}],
+          "buffers": [{"name": "g", "bytes": 2048, "offset": 0,
                        "kind": "result"}],
-          "results": [{"name": "g", "dtype": "f32", "shape": [32, 2],
+          "results": [{"name": "g", "dtype": "f32", "shape": [256, 2],
                        "placement": "arena", "ref": {"buffer": 0},
                        "offset": 0, "strides": [2, 1]}],
-          "peak_bytes": 256, "arena_bytes": 256, "saved_bytes": 0,
+          "peak_bytes": 2048, "arena_bytes": 2048, "saved_bytes": 0,
           "commands": [{"op": "alloc", "buffer": 0}, )" +
       commands + "]}]}";
   for (size_t at; (at = json.find("@AXIS")) != std::string::npos;)
@@ -365,7 +365,7 @@ std::string check(const std::string &commands, const std::string &axis = "tp") {
 
 const std::string kGather =
     R"({"op": "collective", "name": "g", "axis": "@AXIS", "dtype": "f32",
-        "shape": [8, 2], "concat": 0, "dst": {"buffer": 0},
+        "shape": [64, 2], "concat": 0, "dst": {"buffer": 0},
         "src": {"arg": 0, "offset": 0, "strides": [2, 1]})";
 
 TEST(Collectives, ManifestsAreChecked) {
@@ -392,9 +392,39 @@ TEST(Collectives, ManifestsAreChecked) {
   expectError(check(start + R"(, {"op": "free", "buffer": 0}, )" + wait),
               "is freed before the wait for a collective");
   expectError(check(kGather + R"(, "split": 0})"),
-              "expected a result of 64 bytes, but buffer 'g' has 256");
+              "expected a result of 512 bytes, but buffer 'g' has 2048");
   expectError(check(kGather + R"(, "reduce": "sum"})"),
               "expected either 'reduce' or 'concat'");
+}
+
+/// This rank's part of the result, which is gathered in place.
+std::string partOf(const std::string &text) {
+  std::string part = R"({"buffer": 0, "axis": "@AXIS")", changed = text;
+  changed.replace(changed.find(R"({"arg": 0)"), 9, part);
+  return changed;
+}
+
+TEST(Collectives, PartsOfBuffersAreChecked) {
+  std::string copy = R"({"op": "copy", "name": "c", "bytes": 512,
+                         "src": {"arg": 0}, "dst": )";
+  std::string part = R"({"buffer": 0, "axis": "@AXIS"}})";
+  EXPECT_EQ(check(copy + part + ", " + partOf(kGather) + "}"), "");
+  auto expectError = [](const std::string &got, const char *text) {
+    EXPECT_NE(got.find(text), std::string::npos) << got;
+  };
+  expectError(check(copy + R"({"buffer": 0, "axis": "xp"}})"),
+              "expected an axis of the grid, of a buffer");
+  expectError(check(copy + R"({"arg": 0, "axis": "@AXIS"}})"),
+              "expected an axis of the grid, of a buffer");
+  // All of the buffer is no part of it.
+  expectError(check(partOf(kGather) + R"(, "split": 0})"),
+              "expected a result of");
+  std::string whole = kGather + "}";
+  whole.replace(whole.find(R"({"arg": 0)"), 9, R"({"buffer": 0)");
+  expectError(check(whole), "source and result are one storage, buffer 'g'");
+  std::string transposed = partOf(kGather) + "}";
+  transposed.replace(transposed.find("[2, 1]"), 6, "[1, 64]");
+  expectError(check(transposed), "source and result are one storage");
 }
 
 } // namespace

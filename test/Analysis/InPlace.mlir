@@ -177,3 +177,104 @@ func.func @matmuls(%x: tensor<8x8xbf16>) -> (tensor<8x8xbf16>, tensor<8x8xf32>, 
   }
   return %m, %n, %o : tensor<8x8xbf16>, tensor<8x8xf32>, tensor<8x8xbf16>
 }
+
+// -----
+
+// What only a gather reads is made in its place of the result, which is there from then on. The wait stands where it stood, and the result is freed once. Not done: for what another kernel reads too, for
+// parts that are no stretches of the result, for parts of less than a slot's alignment, and for an argument.
+// CHECK-LABEL: func.func @gather(
+// CHECK-SAME: fp8.arena_bytes = 768
+// CHECK: fp8.kernel loop {{.*}}offsets = array<i64: [[AT:0|256]]>}
+// CHECK-NOT: fp8.free
+// CHECK: %[[G:.*]]:2 = fp8.kernel collective {{.*}}in_place = array<i64: 0, -1>, offsets = array<i64: [[AT]], -1>}
+// CHECK-NOT: fp8.free
+// CHECK: fp8.wait
+// CHECK-NOT: fp8.free
+// CHECK: fp8.kernel loop
+// CHECK: fp8.free %[[G]]#0 : tensor<128xf32>
+module attributes {fp8.grid = {tp = 2 : i64}} {
+func.func @gather(%x: tensor<64xf32>) -> tensor<128xbf16> {
+  %q = fp8.kernel loop (%i = %x : tensor<64xf32>) -> (tensor<64xf32>) {
+    %0 = math.exp %i : tensor<64xf32>
+    fp8.yield %0 : tensor<64xf32>
+  }
+  %g, %t = fp8.kernel collective (%i = %q : tensor<64xf32>) -> (tensor<128xf32>, !fp8.token) {
+    %0, %1 = fp8.all_gather_start %i axis = "tp" dim = 0 : tensor<64xf32> -> tensor<128xf32>, !fp8.token
+    fp8.yield %0, %1 : tensor<128xf32>, !fp8.token
+  }
+  %w = fp8.wait %g, %t : tensor<128xf32>
+  %y = fp8.kernel loop (%i = %w : tensor<128xf32>) -> (tensor<128xbf16>) {
+    %0 = arith.truncf %i : tensor<128xf32> to tensor<128xbf16>
+    fp8.yield %0 : tensor<128xbf16>
+  }
+  return %y : tensor<128xbf16>
+}
+}
+
+// -----
+
+// CHECK-LABEL: func.func @other_gathers(
+// CHECK-NOT: in_place
+module attributes {fp8.grid = {tp = 2 : i64}} {
+func.func @other_gathers(%x: tensor<2x128xf32>, %z: tensor<16xf32>)
+    -> (tensor<4x128xf32>, tensor<2x128xf32>, tensor<2x256xf32>, tensor<32xf32>, tensor<4x128xf32>) {
+  %q:2 = fp8.kernel loop (%i = %x : tensor<2x128xf32>) -> (tensor<2x128xf32>, tensor<2x128xf32>) {
+    %0 = math.exp %i : tensor<2x128xf32>
+    %1 = math.tanh %i : tensor<2x128xf32>
+    fp8.yield %0, %1 : tensor<2x128xf32>, tensor<2x128xf32>
+  }
+  %p = fp8.kernel loop (%i = %z : tensor<16xf32>) -> (tensor<16xf32>) {
+    %0 = math.exp %i : tensor<16xf32>
+    fp8.yield %0 : tensor<16xf32>
+  }
+  %a = fp8.kernel collective (%i = %q#0 : tensor<2x128xf32>) -> (tensor<4x128xf32>) {
+    %0 = fp8.all_gather %i axis = "tp" dim = 0 : tensor<2x128xf32> -> tensor<4x128xf32>
+    fp8.yield %0 : tensor<4x128xf32>
+  }
+  %b = fp8.kernel collective (%i = %q#0 : tensor<2x128xf32>) -> (tensor<2x128xf32>) {
+    %0 = fp8.all_reduce sum %i axis = "tp" : tensor<2x128xf32> -> tensor<2x128xf32>
+    fp8.yield %0 : tensor<2x128xf32>
+  }
+  %c = fp8.kernel collective (%i = %q#1 : tensor<2x128xf32>) -> (tensor<2x256xf32>) {
+    %0 = fp8.all_gather %i axis = "tp" dim = 1 : tensor<2x128xf32> -> tensor<2x256xf32>
+    fp8.yield %0 : tensor<2x256xf32>
+  }
+  %d = fp8.kernel collective (%i = %p : tensor<16xf32>) -> (tensor<32xf32>) {
+    %0 = fp8.all_gather %i axis = "tp" dim = 0 : tensor<16xf32> -> tensor<32xf32>
+    fp8.yield %0 : tensor<32xf32>
+  }
+  %e = fp8.kernel collective (%i = %x : tensor<2x128xf32>) -> (tensor<4x128xf32>) {
+    %0 = fp8.all_gather %i axis = "tp" dim = 0 : tensor<2x128xf32> -> tensor<4x128xf32>
+    fp8.yield %0 : tensor<4x128xf32>
+  }
+  return %a, %b, %c, %d, %e : tensor<4x128xf32>, tensor<2x128xf32>, tensor<2x256xf32>, tensor<32xf32>, tensor<4x128xf32>
+}
+}
+
+// -----
+
+// The peak is where the part is made: all of the result would not fit there.
+// CHECK-LABEL: func.func @at_the_peak(
+// CHECK-NOT: in_place
+module attributes {fp8.grid = {tp = 2 : i64}} {
+func.func @at_the_peak(%x: tensor<256xf32>) -> tensor<128xbf16> {
+  %big = fp8.kernel loop (%i = %x : tensor<256xf32>) -> (tensor<256xf32>) {
+    %0 = math.exp %i : tensor<256xf32>
+    fp8.yield %0 : tensor<256xf32>
+  }
+  %q = fp8.kernel loop (%i = %big : tensor<256xf32>) -> (tensor<64xf32>) {
+    %0 = fp8.slice %i [0] : tensor<256xf32> -> tensor<64xf32>
+    %1 = math.tanh %0 : tensor<64xf32>
+    fp8.yield %1 : tensor<64xf32>
+  }
+  %g = fp8.kernel collective (%i = %q : tensor<64xf32>) -> (tensor<128xf32>) {
+    %0 = fp8.all_gather %i axis = "tp" dim = 0 : tensor<64xf32> -> tensor<128xf32>
+    fp8.yield %0 : tensor<128xf32>
+  }
+  %y = fp8.kernel loop (%i = %g : tensor<128xf32>) -> (tensor<128xbf16>) {
+    %0 = arith.truncf %i : tensor<128xf32> to tensor<128xbf16>
+    fp8.yield %0 : tensor<128xbf16>
+  }
+  return %y : tensor<128xbf16>
+}
+}

@@ -115,6 +115,11 @@ struct LiveRange {
   /// none is. Over an argument, or over what is written over one, it takes no
   /// storage.
   int predecessor = -1;
+  /// Of what a gather reads: the gathered root in which it lies, at the place
+  /// of this rank's part, so that it has no range of its own; -1 for storage of
+  /// its own. And of that root the one that lies in it: its range begins where
+  /// the part is made.
+  int within = -1, part = -1;
 
   /// The position of the last kernel that reads or writes the root.
   int getLastUse() const { return successor < 0 ? second : second + 1; }

@@ -308,7 +308,8 @@ def FP8InsertFreesPass : Pass<"fp8-insert-frees", "::mlir::ModuleOp"> {
     After the wait, for what a collective in flight uses. Results of the step and arguments are never freed. A value
     that is never used is freed directly after its producer. Where a kernel may write a result over an operand that
     dies there (`docs/rationale/planning.md`, "In place"), `in_place` on it says so, and the operand's storage is not
-    freed but the result's; a result over an argument marked `fp8.donated` is not freed at all.
+    freed but the result's; a result over an argument marked `fp8.donated` is not freed at all. What only a gather reads
+    is made within the gather's result, at the place of this rank's part, where that raises the peak nowhere.
   }];
   let dependentDialects = ["::mlir::fp8::FP8Dialect"];
 }
@@ -317,7 +318,8 @@ def FP8PlacePass : Pass<"fp8-place", "::mlir::ModuleOp"> {
   let summary = "gives every buffer an offset in one arena";
   let description = [{
     Sets `offsets` and `workspace_offset` of each kernel, multiples of 256, and on the function `fp8.arena_bytes`. A
-    result that `in_place` writes over a buffer has that buffer's offset; one over an argument has -1. What waits in
+    result that `in_place` writes over a buffer has that buffer's offset; one over an argument has -1; a part of what a
+    gather gives has the offset of the whole. What waits in
     host memory has its offset there, and the function `fp8.host_bytes`.
     The best of several greedy packings; where none is proved lowest, of a search with a limit on nodes too.
   }];

@@ -28,6 +28,9 @@ struct View {
   int64_t index = 0;
   int64_t offset = 0;
   SmallVector<int64_t> strides;
+  /// The axis along which a gather gives all of the buffer, of which the view
+  /// has this rank's part; else empty.
+  StringRef axis = {};
 };
 
 struct Buffer {

@@ -92,7 +92,7 @@ std::string mlir::fp8::getNameIn(Location loc) {
 }
 
 View mlir::fp8::getDenseView(bool isArgument, int64_t index, Type type) {
-  View view{isArgument, index, 0, {}};
+  View view{isArgument, index, 0, {}, {}};
   ArrayRef<int64_t> shape = cast<RankedTensorType>(type).getShape();
   view.strides.assign(shape.size(), 1);
   for (size_t i = shape.size(); i > 1; --i)
@@ -146,7 +146,10 @@ LogicalResult FunctionWriter::addView(Operation *op) {
 }
 
 json::Object FunctionWriter::refOf(const View &view) {
-  return json::Object{{view.isArgument ? "arg" : "buffer", view.index}};
+  json::Object ref{{view.isArgument ? "arg" : "buffer", view.index}};
+  if (!view.axis.empty())
+    ref["axis"] = json::fixUTF8(view.axis);
+  return ref;
 }
 
 int64_t FunctionWriter::makeBuffer(std::string name, int64_t bytes,

@@ -19,6 +19,23 @@ static void addWork(json::Object &command, const OpCost &work) {
   command["flops"] = work.flopsF32;
 }
 
+/// The gather in whose result `value` lies, and which of its kernel's results
+/// that is; nothing where `value` has storage of its own.
+static std::optional<std::pair<Collective, Value>> getGather(Value value) {
+  for (OpOperand &use : value.getUses()) {
+    auto kernel = dyn_cast<KernelOp>(use.getOwner());
+    if (!kernel || kernel.getKind() != KernelKind::Collective ||
+        !kernel.getInPlace())
+      continue;
+    for (auto [index, over] : llvm::enumerate(*kernel.getInPlace()))
+      if (over == static_cast<int64_t>(use.getOperandNumber()))
+        if (std::optional<Collective> gather =
+                getCollective(&kernel.getBody().front().front()))
+          return std::pair(*gather, kernel.getResult(index));
+  }
+  return std::nullopt;
+}
+
 LogicalResult FunctionWriter::writeKernel(KernelOp kernel) {
   if (kernel.getKind() == KernelKind::Opaque)
     return kernel.emitError()
@@ -71,11 +88,15 @@ LogicalResult FunctionWriter::writeKernel(KernelOp kernel) {
         getNameIn(body.getTerminator()->getOperand(index).getLoc());
     if (resultName.empty())
       resultName = (name + "." + Twine(index)).str();
-    int64_t buffer = makeBuffer(resultName, getByteSize(result.getType()),
+    std::optional<std::pair<Collective, Value>> gather = getGather(result);
+    Type stored = gather ? gather->second.getType() : result.getType();
+    int64_t buffer = makeBuffer(resultName, getByteSize(stored),
                                 (*kernel.getOffsets())[index]);
     allocate(buffer);
     views[result] =
         getDenseView(/*isArgument=*/false, buffer, result.getType());
+    if (gather)
+      views[result].axis = gather->first.axis;
   }
   std::string position = getPosition(kernel.getLoc());
   if (position.empty())

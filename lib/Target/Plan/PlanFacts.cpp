@@ -228,10 +228,11 @@ FailureOr<PlanFacts> PlanFacts::read(func::FuncOp func, const Target &target) {
       continue;
     const PlanValue &value = facts.planned.getEntry(root);
     std::string name = names.getName(value.value);
-    if (range.predecessor >= 0)
+    if (int over = range.predecessor >= 0 ? range.predecessor : range.part;
+        over >= 0)
       facts.inPlace.push_back(
-          {name, names.getName(facts.planned.getEntry(range.predecessor).value),
-           value.bytes, /*inArgument=*/range.first < 0});
+          {name, names.getName(facts.planned.getEntry(over).value), value.bytes,
+           /*inArgument=*/range.first < 0});
     if (range.first < 0)
       continue;
     int lastUse = range.getLastUse();

@@ -25,6 +25,8 @@ private:
   void checkResult(KernelOp kernel, int made, int position);
   void checkLoop(KernelOp kernel, int made, BlockArgument argument);
   void checkMatmul(KernelOp kernel, int made, BlockArgument argument);
+  void checkGather(KernelOp kernel, int made, BlockArgument argument,
+                   int position);
 
   /// "writes 'y' over 'x', ".
   std::string describe(int made) const {
@@ -119,6 +121,49 @@ void InPlaceChecker::checkMatmul(KernelOp kernel, int made,
                   << matmul.getResult().getType();
 }
 
+/// Slots start at multiples of this many bytes, as kernels may rely on.
+static constexpr int64_t kSlotAlignment = 256;
+
+/// The storage written over is this rank's part of the result, which all ranks
+/// write into theirs: one stretch of it, made for that by a loop kernel.
+void InPlaceChecker::checkGather(KernelOp kernel, int made,
+                                 BlockArgument argument, int position) {
+  const Storage &storage = line.storages[made];
+  const Storage &part = line.storages[storage.over];
+  std::optional<Collective> gather =
+      getCollective(&kernel.getBody().front().front());
+  if (!gather || gather->kind != Collective::Kind::AllGather ||
+      gather->x != argument) {
+    error(kernel) << describe(made) << "which it does not gather as it is";
+    return;
+  }
+  auto type = cast<RankedTensorType>(argument.getType());
+  for (int64_t dim = 0; dim < gather->concat; ++dim)
+    if (type.getDimSize(dim) != 1)
+      error(kernel) << describe(made) << "but the parts along dimension "
+                    << gather->concat
+                    << " are no stretches of memory: expected a size of 1 in "
+                       "dimension "
+                    << dim << ", but got " << type.getDimSize(dim);
+  if (part.bytes * gather->getSize() != storage.bytes)
+    error(kernel) << describe(made) << "but " << gather->getSize()
+                  << " parts of " << part.bytes << " bytes are not its "
+                  << storage.bytes << " bytes";
+  if (part.bytes % kSlotAlignment != 0)
+    error(kernel) << describe(made) << "whose " << part.bytes
+                  << " bytes are no multiple of " << kSlotAlignment;
+  auto maker = part.isArgument()
+                   ? KernelOp()
+                   : dyn_cast<KernelOp>(line.ops[part.producer].op);
+  if (!maker || maker.getKind() != KernelKind::Loop || part.over >= 0 ||
+      part.numPieces > 0)
+    error(kernel) << describe(made)
+                  << "which is not made whole and apart by a loop kernel";
+  else if ((part.producer < line.firstBackward) !=
+           (position < line.firstBackward))
+    error(kernel) << describe(made) << "which is made in the other region";
+}
+
 void InPlaceChecker::checkResult(KernelOp kernel, int made, int position) {
   const Storage &storage = line.storages[made];
   const Storage &over = line.storages[storage.over];
@@ -148,6 +193,8 @@ void InPlaceChecker::checkResult(KernelOp kernel, int made, int position) {
       }) != 1)
     error(kernel) << describe(made) << "which another operand names too";
   Block &body = kernel.getBody().front();
+  if (kernel.getKind() == KernelKind::Collective)
+    return checkGather(kernel, made, body.getArgument(operand), position);
   if (kernel.getKind() == KernelKind::Loop)
     checkLoop(kernel, made, body.getArgument(operand));
   else

@@ -153,7 +153,7 @@ void PlacementChecker::checkKernel(KernelOp kernel, const LineOp &lineOp) {
       continue;
     }
     if (!storage.inCaller)
-      entered[id] = enter(kernel, offset, storage.bytes, id);
+      entered[id] = enter(kernel, offset, storage.room, id);
   }
   if (kernel.getWorkspace() <= 0)
     return;

@@ -97,7 +97,7 @@ int PlanLine::addStorage(Value root, int producer, unsigned result) {
   storage.root = root;
   storage.producer = producer;
   storage.result = result;
-  storage.bytes = countBytes(root.getType());
+  storage.bytes = storage.room = countBytes(root.getType());
   storages.push_back(storage);
   storageOf[root] = id;
   return id;
@@ -255,6 +255,8 @@ LogicalResult PlanLine::readKernel(KernelOp kernel) {
         storages[over].isArgument() || storages[over].inArgument;
     if (storages[over].overwriter < 0)
       storages[over].overwriter = made;
+    if (kernel.getKind() == KernelKind::Collective)
+      storages[over].room = storages[made].bytes;
   }
   for (int transfer : ops[position].starts) {
     if (!ops[position].makes.empty())

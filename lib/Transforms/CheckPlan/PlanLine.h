@@ -25,6 +25,9 @@ struct Storage {
   unsigned result = 0;
   /// As requested; 0 for what takes no memory.
   int64_t bytes = 0;
+  /// The bytes of the slot that it starts: more than its own where a gather's
+  /// result takes the slot over, in which it is this rank's part.
+  int64_t room = 0;
   /// Passed from the forward to the backward region.
   bool residual = false;
   /// A function result names it: it outlives the line.

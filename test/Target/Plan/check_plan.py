@@ -153,6 +153,10 @@ class Line:
                     self.types[value], self.writer[value] = kind, len(self.kernels) - 1
                     if place >= 0:
                         self.over[value] = self.root(op.operands[place])
+                        if op.regions[0][0].name in ("fp8.all_gather", "fp8.all_gather_start"):
+                            # It is there from where its part of this rank is made.
+                            self.made[value] = self.made.pop(self.over[value])
+                            continue
                         expect(self.over[value] not in self.overwritten, f"'{value}' is not the only one over its place")
                         self.overwritten[self.over[value]] = value
                         # What no kernel has made is an argument.

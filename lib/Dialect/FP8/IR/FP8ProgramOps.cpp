@@ -300,9 +300,17 @@ LogicalResult KernelOp::verify() {
   std::optional<ArrayRef<int64_t>> inPlace = getInPlace();
   if (!inPlace)
     return success();
-  if (getKind() != KernelKind::Loop && getKind() != KernelKind::Matmul)
+  Operation *first =
+      getBody().front().empty() ? nullptr : &getBody().front().front();
+  bool gathers = getKind() == KernelKind::Collective &&
+                 isa_and_nonnull<AllGatherOp, AllGatherStartOp>(first);
+  if (getKind() != KernelKind::Loop && getKind() != KernelKind::Matmul &&
+      !gathers)
     return emitOpError() << "expected no 'in_place' on a '"
-                         << stringifyKernelKind(getKind()) << "' kernel";
+                         << stringifyKernelKind(getKind()) << "' kernel"
+                         << (getKind() == KernelKind::Collective
+                                 ? " that does not begin with a gather"
+                                 : "");
   if (inPlace->size() != getNumResults())
     return emitOpError() << "expected 'in_place' with one entry per result ("
                          << getNumResults() << "), but got " << inPlace->size();
@@ -320,8 +328,12 @@ LogicalResult KernelOp::verify() {
                            << operand << " again";
     Type type = getResult(number).getType(),
          over = getInputs()[operand].getType();
-    if (!isa<RankedTensorType>(type) || !isa<RankedTensorType>(over) ||
-        getByteSize(type) != getByteSize(over))
+    if (!isa<RankedTensorType>(type) || !isa<RankedTensorType>(over))
+      return emitOpError() << "expected result " << number << " and operand "
+                           << operand << " to be tensors, but got " << type
+                           << " and " << over;
+    // What the parts of a gather must be is checked with the plan.
+    if (!gathers && getByteSize(type) != getByteSize(over))
       return emitOpError() << "expected result " << number
                            << " to be of as many bytes as operand " << operand
                            << ", which it is written over, but got " << type

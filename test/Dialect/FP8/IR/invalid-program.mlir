@@ -559,6 +559,20 @@ func.func @f(%x: tensor<8xf32>, %y: tensor<4xf32>) {
 // -----
 
 // kernel C5
+module attributes {fp8.grid = {tp = 2 : i64}} {
+func.func @f(%x: tensor<8xf32>) {
+  // expected-error@+1 {{expected no 'in_place' on a 'collective' kernel that does not begin with a gather}}
+  %0 = fp8.kernel collective (%a = %x : tensor<8xf32>) -> (tensor<8xf32>) attributes {in_place = array<i64: 0>} {
+    %1 = fp8.all_reduce sum %a axis = "tp" : tensor<8xf32> -> tensor<8xf32>
+    fp8.yield %1 : tensor<8xf32>
+  }
+  return
+}
+}
+
+// -----
+
+// kernel C5
 func.func @f(%x: tensor<8xf32>) {
   // expected-error@+1 {{expected no operand twice in 'in_place', but got 0 again}}
   %0:2 = fp8.kernel loop (%a = %x : tensor<8xf32>) -> (tensor<8xf32>, tensor<8xf32>)

@@ -266,3 +266,94 @@ func.func @grouped(%x: tensor<8x8xbf16> {fp8.donated}, %w: tensor<2x8x8xbf16>, %
   }
   return %a : tensor<8x8xbf16>
 }
+
+// -----
+
+// Parts along the columns of a matrix lie in stretches of a row.
+module attributes {fp8.grid = {tp = 2 : i64}} {
+func.func @gather(%x: tensor<2x64xf32>) -> tensor<2x128xf32> {
+  %q = fp8.kernel loop (%i = %x : tensor<2x64xf32>) -> (tensor<2x64xf32>) {
+    %0 = math.exp %i : tensor<2x64xf32>
+    fp8.yield %0 : tensor<2x64xf32>
+  }
+  // expected-error @+1 {{but the parts along dimension 1 are no stretches of memory: expected a size of 1 in dimension 0, but got 2}}
+  %g = fp8.kernel collective (%i = %q : tensor<2x64xf32>) -> (tensor<2x128xf32>) attributes {in_place = array<i64: 0>} {
+    %0 = fp8.all_gather %i axis = "tp" dim = 1 : tensor<2x64xf32> -> tensor<2x128xf32>
+    fp8.yield %0 : tensor<2x128xf32>
+  }
+  return %g : tensor<2x128xf32>
+}
+}
+
+// -----
+
+// A part begins where its slot is aligned.
+module attributes {fp8.grid = {tp = 2 : i64}} {
+func.func @gather(%x: tensor<16xf32>) -> tensor<32xf32> {
+  %q = fp8.kernel loop (%i = %x : tensor<16xf32>) -> (tensor<16xf32>) {
+    %0 = math.exp %i : tensor<16xf32>
+    fp8.yield %0 : tensor<16xf32>
+  }
+  // expected-error @+1 {{whose 64 bytes are no multiple of 256}}
+  %g = fp8.kernel collective (%i = %q : tensor<16xf32>) -> (tensor<32xf32>) attributes {in_place = array<i64: 0>} {
+    %0 = fp8.all_gather %i axis = "tp" dim = 0 : tensor<16xf32> -> tensor<32xf32>
+    fp8.yield %0 : tensor<32xf32>
+  }
+  return %g : tensor<32xf32>
+}
+}
+
+// -----
+
+// A matmul writes over its accumulator and nothing else.
+module attributes {fp8.grid = {tp = 2 : i64}} {
+func.func @gather(%x: tensor<16x16xf32>) -> tensor<32x16xf32> {
+  %q = fp8.kernel matmul (%i = %x : tensor<16x16xf32>) -> (tensor<16x16xf32>) {
+    %0 = fp8.matmul %i, %i : tensor<16x16xf32>, tensor<16x16xf32> -> tensor<16x16xf32>
+    fp8.yield %0 : tensor<16x16xf32>
+  }
+  // expected-error @+1 {{which is not made whole and apart by a loop kernel}}
+  %g = fp8.kernel collective (%i = %q : tensor<16x16xf32>) -> (tensor<32x16xf32>) attributes {in_place = array<i64: 0>} {
+    %0 = fp8.all_gather %i axis = "tp" dim = 0 : tensor<16x16xf32> -> tensor<32x16xf32>
+    fp8.yield %0 : tensor<32x16xf32>
+  }
+  return %g : tensor<32x16xf32>
+}
+}
+
+// -----
+
+// An argument is where it is.
+module attributes {fp8.grid = {tp = 2 : i64}} {
+func.func @gather(%x: tensor<64xf32> {fp8.donated}) -> tensor<128xf32> {
+  // expected-error @+1 {{which is not made whole and apart by a loop kernel}}
+  %g = fp8.kernel collective (%i = %x : tensor<64xf32>) -> (tensor<128xf32>) attributes {in_place = array<i64: 0>} {
+    %0 = fp8.all_gather %i axis = "tp" dim = 0 : tensor<64xf32> -> tensor<128xf32>
+    fp8.yield %0 : tensor<128xf32>
+  }
+  return %g : tensor<128xf32>
+}
+}
+
+// -----
+
+// The other ranks write their parts before the wait, so the part may be read before the gather and not after it.
+module attributes {fp8.grid = {tp = 2 : i64}} {
+func.func @gather(%x: tensor<64xf32>) -> (tensor<64xf32>, tensor<128xf32>) {
+  %q = fp8.kernel loop (%i = %x : tensor<64xf32>) -> (tensor<64xf32>) {
+    %0 = math.exp %i : tensor<64xf32>
+    fp8.yield %0 : tensor<64xf32>
+  }
+  // expected-note @+1 {{written here}}
+  %g = fp8.kernel collective (%i = %q : tensor<64xf32>) -> (tensor<128xf32>) attributes {in_place = array<i64: 0>} {
+    %0 = fp8.all_gather %i axis = "tp" dim = 0 : tensor<64xf32> -> tensor<128xf32>
+    fp8.yield %0 : tensor<128xf32>
+  }
+  // expected-error @+1 {{uses 'math.exp#0.0' (256 bytes) after 'fp8.all_gather#0.0' was written over it}}
+  %o = fp8.kernel loop (%i = %q : tensor<64xf32>) -> (tensor<64xf32>) {
+    %0 = math.tanh %i : tensor<64xf32>
+    fp8.yield %0 : tensor<64xf32>
+  }
+  return %o, %g : tensor<64xf32>, tensor<128xf32>
+}
+}

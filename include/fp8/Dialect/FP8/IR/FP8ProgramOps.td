@@ -80,7 +80,8 @@ def FP8_KernelOp : FP8_Op<"kernel", [RecursiveMemoryEffects, IsolatedFromAbove, 
     The operand dies there; the result has its storage, at its offset or, where that is an argument marked
     `fp8.donated`, in the argument (offset -1), and costs no bytes of its own. A lowering must read an element of every
     operand before it writes that element of a result; `fp8-check-plan` holds each entry to the rule of
-    `docs/rationale/planning.md`, "In place".
+    `docs/rationale/planning.md`, "In place". On a kernel that gathers, the operand lies in the result instead, at the
+    place of this rank's part, from the kernel on that makes it: it costs no bytes, and its offset is the result's.
 
     * (C1) the block's arguments have the operands' types, the results the yield's types;
     * (C2) `loop`: any number of elementwise ops, reductions, broadcasts, casts, views, transposes, updates of slices;
@@ -90,7 +91,8 @@ def FP8_KernelOp : FP8_Op<"kernel", [RecursiveMemoryEffects, IsolatedFromAbove, 
     * (C4) `workspace` is not negative; `workspace_offset`, a multiple of 256, is present only where `workspace` is
       above 0;
     * (C5) `in_place`, where present, has one entry a result, each -1 or the number of an operand with as many bytes,
-      no operand twice; only a `loop` or `matmul` kernel has one;
+      no operand twice; only a `loop` or `matmul` kernel has one, and one of an `fp8.all_gather`, whose operand is a
+      part of its result;
     * (C6) the buffers of `fills` are numbers of operands, results and the workspace, in this order;
     * (C7) the result of an `fp8.update_slice` is yielded, once, and nothing in the kernel reads it.
 
