@@ -1,6 +1,7 @@
 // F18 (pytorch 188655): the source of an asynchronous collective was freed, and written over, while it ran.
 //
-// Right: the source is freed at the wait, not at its last reader, the start; what runs in between does not lie in it.
+// Right: the source is freed at the wait, not at its last reader, the start; what runs in between does not lie in it. It has
+// storage of its own, since an opaque op makes it.
 //
 // RUN: fp8-opt %s --compile --emit=plan -o %t.json
 // RUN: %python %S/plan.py %t.json "freed['a'] == ['w']" "freed['g'] == ['c']" \
@@ -10,7 +11,7 @@
 module attributes {fp8.grid = {tp = 2 : i64}} {
 func.func @f18(%x: tensor<64x64xf32>, %z: tensor<128x64xf32>) -> tensor<128x64xf32> {
   %results = fp8.step -> (tensor<128x64xf32>) forward {
-    %a = math.exp %x : tensor<64x64xf32> loc("a")
+    %a = fp8.opaque "exp"(%x) : (tensor<64x64xf32>) -> tensor<64x64xf32> loc("a")
     %g, %t = fp8.all_gather_start %a axis = "tp" dim = 0 : tensor<64x64xf32> -> tensor<128x64xf32>, !fp8.token loc("g")
     %o = fp8.opaque "other"(%z) : (tensor<128x64xf32>) -> tensor<128x64xf32> loc("o")
     %w = fp8.wait %g, %t : tensor<128x64xf32> loc("w")

@@ -1,11 +1,11 @@
 // F4 (TransformerEngine 2125, inner): freeing a quantised tensor also emptied its scale, which the gathered tensor
 // still used.
 //
-// Right: liveness is per component. The local shard dies at the gather, its scale (4 bytes) at the matmul
+// Right: liveness is per component. The local shard lies in the gathered tensor, and its scale (4 bytes) dies at the matmul
 // (which also holds its result, 128 KiB, and a workspace of 256 KiB).
 //
 // RUN: fp8-opt %s --compile --emit=plan -o %t.json
-// RUN: %python %S/plan.py %t.json "freed['d'] == ['g']" "freed['s'] == ['y']" "freed['g'] == ['y']" \
+// RUN: %python %S/plan.py %t.json "[i['over'] for i in in_place] == ['d']" "freed['s'] == ['y']" "freed['g'] == ['y']" \
 // RUN:   "live['y'] == 65536 + 4 + 131072 + 262144"
 
 #all = #fp8.tensor<scale = [all, all]>
