@@ -16,6 +16,7 @@ import argparse
 import json
 import pathlib
 import statistics
+import struct
 import sys
 import time
 
@@ -92,22 +93,43 @@ def measure(options, row, reference, budget=None, leave=()):
         times.append(start.elapsed_time(end))
     row["ms"] = statistics.median(times)
     if options.profile and backend:
-        profile(row, stack, inputs, gradient)
+        profile(row, stack, inputs, gradient, backend)
     return backend
 
 
-def profile(row, stack, inputs, gradient):
-    """The kernels of one step, the longest first."""
+def launches(data):
+    """Of an artifact's launches the kernels, each with what it makes, the bytes that it moves, its grid and its source line."""
+    count, = struct.unpack_from("<I", data, 12)
+    for place in range(16, 16 + 64 * count, 64):
+        offset, size = struct.unpack_from("<QQ", data, place + 16)
+        if data[place:place + 16].rstrip(b"\0") == b"manifest":
+            manifest = json.loads(data[offset:offset + size])
+    for function in manifest["functions"]:
+        for command in function["commands"]:
+            if command["op"] == "launch":
+                yield command["kernel"], (f"{command['name']} {command['bytes'] / MIB:,.0f} MiB grid {command['grid'][0]} x "
+                                          f"{command['block'][0]} at {command['loc']}")
+
+
+def profile(row, stack, inputs, gradient, backend):
+    """The kernels of one step, the longest first; ours with what they are for. Kernels of two stretches may have one name."""
     import torch
+
+    known = {}
+    for number, stretch in enumerate(backend.stretches):
+        for kernel, text in launches(bytes(stretch.artifact)):
+            known.setdefault(kernel, []).append(f"[{number}] {text}")
 
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as found:
         run_step(stack, inputs, gradient)
         torch.cuda.synchronize()
-    row["kernels"] = [{"name": event.key, "count": event.count, "us": event.self_device_time_total}
+    row["kernels"] = [{"name": event.key, "count": event.count, "us": event.self_device_time_total,
+                       "for": known.get(event.key, [])}
                       for event in sorted(found.key_averages(), key=lambda event: -event.self_device_time_total)
                       if event.self_device_time_total > 0][:80]
-    for kernel in row["kernels"][:24]:
-        print(f"    {kernel['us'] / 1e3:>9.2f} ms {kernel['count']:>5} times  {kernel['name'][:100]}")
+    for kernel in row["kernels"][:40]:
+        print(f"    {kernel['us'] / 1e3:>9.2f} ms {kernel['count']:>5} times  {kernel['name'][:80]}  "
+              f"{'; '.join(kernel['for'])[:160]}")
 
 
 def show(row):

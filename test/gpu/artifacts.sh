@@ -47,7 +47,7 @@ for policy in min-cut auto; do
 done
 # Without matmuls: bit for bit.
 python3 "$(dirname "$0")/loop_programs.py" "$out"
-for program in "$out"/loops_*.mlir; do
+for program in "$out"/loops_*.mlir "$out"/heads_*.mlir; do
   "$bin/fp8-opt" "$program" --compile=target=h200 --emit=artifact -o "${program%.mlir}.fp8"
   "$bin/fp8-opt" "$program" --compile=target=h200 --emit=reference -o "${program%.mlir}.ref"
 done

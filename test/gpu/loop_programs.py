@@ -6,7 +6,8 @@
 #
 # Writes loops_ROWSxCOLUMNS.mlir: one function with every kind of cast, both ways, of an input and of silu(g) * u, also
 # through 12 bits, a norm, a dropout and a sum down the columns, at sizes that fill tiles and sizes that do not, one with rows enough to be copied
-# ahead.
+# ahead. And heads_TOKENSxHEADSxWIDTH.mlir: what a captured block computes around attention, heads rotated and put in another order,
+# sums of a few heads, casts of all heads of a token, and the backward pass of a norm, which sums rows and columns.
 # Without matmuls a GPU must give the bits of the reference.
 #
 # ===-------------------------------------------------=== #
@@ -15,6 +16,7 @@
 import pathlib
 import sys
 
+HEADS = [(128, 4, 128), (60, 5, 24), (700, 1, 40)]
 SIZES = [(8, 64), (24, 136), (130, 200), (256, 1024), (130, 4096), (1060, 776)]
 
 
@@ -117,11 +119,59 @@ def make(rows, columns):
     return str(p)
 
 
+def make_heads(tokens, heads, width):
+    half, columns, repeats = width // 2, heads * width, 4
+    by_token, by_head = f"tensor<{tokens}x{heads}x{width}xbf16>", f"tensor<{heads}x{tokens}x{width}xbf16>"
+    half_token, half_head = f"tensor<{tokens}x{heads}x{half}xbf16>", f"tensor<{heads}x{tokens}x{half}xbf16>"
+    p = Program(tokens, columns)
+    p.add("heads", f"fp8.reshape %x : {p.bf16} -> {by_token}")
+    for name, start, to in (("low", half, 0), ("high", 0, half)):
+        p.add(f"{name}_s", f"fp8.slice %heads [0, 0, {start}] : {by_token} -> {half_token}")
+        p.add(f"{name}_p", f"fp8.permute %{name}_s [1, 0, 2] : {half_token} -> {half_head}")
+        p.add(f"{name}_n", f"arith.negf %{name}_p : {half_head}")
+        p.add(f"{name}_w", f"fp8.pad %{name}_{'n' if start else 'p'} [0, 0, {to}] : {half_head} -> {by_head}")
+    p.add("turned", f"arith.addf %low_w, %high_w : {by_head}")
+    p.returns("turned", by_head)
+    p.add("back_p", f"fp8.permute %turned [1, 0, 2] : {by_head} -> {by_token}")
+    p.add("back", f"fp8.transpose %back_p [0, 1, 2] : {by_token} -> {by_token}")
+    p.add("matrix", f"fp8.reshape %back : {by_token} -> {p.bf16}")
+    p.add("rotated", f"arith.addf %matrix, %u : {p.bf16}")
+    p.cast("rotated", "token", (1, 0))
+    p.cast("rotated", "column", (0, 1), transpose=True)
+    one, many = f"tensor<{heads}x1x{tokens}x{width}xbf16>", f"tensor<{heads}x{repeats}x{tokens}x{width}xbf16>"
+    p.add("single", f"fp8.reshape %turned : {by_head} -> {one}")
+    p.add("many", f"fp8.broadcast %single : {one} -> {many}")
+    p.add("copies", f"math.absf %many : {many}")
+    p.add("few", f"fp8.reduce sum %copies [1] : {many} -> {one}")
+    p.returns("few", one)
+    row, column = f"tensor<{tokens}x1xf32>", f"tensor<1x{columns}xbf16>"
+    p.add("xw", f"arith.extf %g : {p.bf16} to {p.f32}")
+    p.add("squares", f"arith.mulf %xw, %xw : {p.f32}")
+    p.add("energy", f"fp8.reduce sum %squares [1] : {p.f32} -> {row}")
+    p.add("factor", f"math.rsqrt %energy : {row}")
+    p.add("factors", f"fp8.broadcast %factor : {row} -> {p.f32}")
+    p.add("scaled", f"arith.mulf %xw, %factors : {p.f32}")
+    p.add("normed", f"arith.truncf %scaled : {p.f32} to {p.bf16}")
+    p.add("product", f"arith.mulf %normed, %u : {p.bf16}")
+    p.add("dw", f"fp8.reduce sum %product [0] : {p.bf16} -> {column}")
+    p.returns("dw", column)
+    p.add("pw", f"arith.extf %product : {p.bf16} to {p.f32}")
+    p.add("inner", f"arith.mulf %pw, %factors : {p.f32}")
+    p.add("along", f"fp8.reduce sum %inner [1] : {p.f32} -> {row}")
+    p.add("spread", f"fp8.broadcast %along : {row} -> {p.f32}")
+    p.add("dx", f"arith.mulf %spread, %xw : {p.f32}")
+    p.returns("dx", p.f32)
+    return str(p)
+
+
 def main():
     if len(sys.argv) != 2:
         sys.exit("error: expected one argument, the folder to write to")
     for rows, columns in SIZES:
         (pathlib.Path(sys.argv[1]) / f"loops_{rows}x{columns}.mlir").write_text(make(rows, columns))
+    for sizes in HEADS:
+        name = "x".join(str(size) for size in sizes)
+        (pathlib.Path(sys.argv[1]) / f"heads_{name}.mlir").write_text(make_heads(*sizes))
 
 
 if __name__ == "__main__":

@@ -41,7 +41,7 @@ check() {
 }
 
 for tool in memcheck racecheck initcheck; do
-  for artifact in "$artifacts"/*@auto.fp8 "$artifacts"/loops_*.fp8 "$artifacts"/ranks/*@auto.fp8; do
+  for artifact in "$artifacts"/*@auto.fp8 "$artifacts"/loops_*.fp8 "$artifacts"/heads_*.fp8 "$artifacts"/ranks/*@auto.fp8; do
     [[ -f $artifact ]] || continue
     while [[ $(jobs -rp | wc -l) -ge 6 ]]; do wait -n; done
     check "$tool" "$artifact" &

@@ -16,6 +16,7 @@ torch = pytest.importorskip("torch")
 from test_torch_partition import compare, make, runs, step
 from torch_models import MODELS, Stack, float8
 
+from fp8opt.apply import operations
 from fp8opt.apply.backend import Backend
 
 # Of |a - b| / |b| in the 2-norm: sums in another order, and bf16 rounded at other places.
@@ -182,3 +183,50 @@ def test_entry_point(root):
     project = tomllib.loads((root / "python" / "pyproject.toml").read_text())["project"]
     module, _, name = project["entry-points"]["torch_dynamo_backends"]["fp8opt"].partition(":")
     assert callable(getattr(importlib.import_module(module), name))
+
+
+FREED = [0]
+
+
+@torch.library.custom_op("fp8opt_test::wasteful", mutates_args=())
+def wasteful(x: torch.Tensor) -> torch.Tensor:
+    result = x.clone()
+    temporaries = [torch.empty(40000), torch.empty(30000)]
+    FREED[0] += sum(item.untyped_storage().nbytes() for item in temporaries)
+    return result
+
+
+@wasteful.register_fake
+def _(x):
+    return torch.empty_like(x)
+
+
+wasteful.register_autograd(lambda context, gradient: gradient * 1.0)
+
+
+def test_temporaries_of_an_operation(tools, monkeypatch):
+    """What an operation of PyTorch allocates while it runs is in the peak from its first call on, and in that of the next graph."""
+    monkeypatch.setattr(operations, "freed_bytes", lambda device: FREED[0])
+    monkeypatch.setattr(operations, "_KNOWN", {})
+
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = torch.nn.Linear(32, 32)
+
+        def forward(self, x):
+            return torch.ops.fp8opt_test.wasteful(torch.exp(self.linear(x))) * 2.0
+
+    module, inputs = Model().bfloat16(), (torch.randn(16, 32).bfloat16().requires_grad_(),)
+    said = []
+    for _ in range(2):
+        backend = Backend(target="cpu", compiler=str(tools / "fp8-opt"))
+        torch._dynamo.reset()
+        call = torch.compile(module, backend=backend, dynamic=False)
+        result = call(*inputs)
+        assert backend.left["fp8opt_test.wasteful.default"] == 1
+        result.sum().backward()
+        arena, = (memory.numel() for memory in backend.arenas.memory.values())
+        said.append(backend.expected_peak_bytes())
+        assert arena + peak_of_a_step(call, module, inputs, {}) == said[-1] > 280000
+    assert said[0] == said[1]

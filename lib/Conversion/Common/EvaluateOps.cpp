@@ -148,6 +148,8 @@ Element Evaluator::computeOp(Operation *op, ArrayRef<Index> indices) {
       product = Numerics(b, loc).roundToBF16(product);
     return {product, lanes, level};
   }
+  if (isSmallReduction(op))
+    return computeSmallReduction(op, indices);
   if (isa<AmaxOp, ReduceOp>(op)) {
     // Groups of one element: an elementwise operation. A reduction of more was
     // materialised before its result may be read.
@@ -222,6 +224,52 @@ Element Evaluator::computeScale(Value scale, ArrayRef<int64_t> group,
   });
 }
 
+/// A sum of n <= 256 elements is the pairwise sum of partial sums of one
+/// element each, of which those beyond n are +0 and change nothing.
+Element Evaluator::computeSmallReduction(Operation *op,
+                                         ArrayRef<Index> indices) {
+  auto reduce = cast<ReduceOp>(op);
+  bool sum = reduce.getKind() == ReduceKind::Sum;
+  ArrayRef<int64_t> shape = tensorType(reduce.getX()).getShape();
+  SmallVector<int64_t> inner(shape.size(), 1);
+  for (int64_t axis : reduce.getAxes())
+    inner[axis] = shape[axis];
+  SmallVector<Element> elements;
+  for (int64_t i = 0; i < countReduced(op); ++i) {
+    SmallVector<Index> at(indices);
+    int64_t rest = i;
+    for (auto [dim, stride] : llvm::enumerate(rowMajorStrides(inner))) {
+      if (inner[dim] != 1)
+        at[dim] = {constant(rest / stride), 0, false};
+      rest %= stride;
+    }
+    elements.push_back(evaluate(reduce.getX(), at));
+  }
+  unsigned level;
+  int64_t lanes;
+  elements = align(elements, level, lanes);
+  OpBuilder &b = at(level);
+  Numerics n(b, loc);
+  for (Element &x : elements)
+    x.value = sum ? Value(arith::AddFOp::create(b, loc, n.f32(0.0f, x.value),
+                                                x.value))
+                  : n.toMaxKey(x.value);
+  for (size_t half = llvm::PowerOf2Ceil(elements.size()) / 2; half; half /= 2) {
+    for (size_t i = 0; i + half < elements.size(); ++i) {
+      Value &x = elements[i].value, y = elements[i + half].value;
+      x = sum ? Value(arith::AddFOp::create(b, loc, x, y))
+              : Value(arith::MaxSIOp::create(b, loc, x, y));
+    }
+    elements.truncate(half);
+  }
+  Value result = elements.front().value;
+  if (!sum)
+    result = n.fromMaxKey(result);
+  if (tensorType(reduce.getResult()).getElementType().isBF16())
+    result = n.roundToBF16(result);
+  return {result, lanes, level};
+}
+
 Element Evaluator::computeReshape(Operation *op, ArrayRef<Index> indices) {
   Value x = op->getOperand(0);
   ArrayRef<int64_t> from = tensorType(x).getShape();
@@ -242,6 +290,19 @@ Element Evaluator::computeReshape(Operation *op, ArrayRef<Index> indices) {
     bool lastOnly = !from.empty() && !to.empty() && from.back() == to.back();
     for (const Index &index : indices.drop_back())
       lastOnly &= index.step == 0;
+    int64_t last = lastDimension(from);
+    if (!lastOnly && position.aligned && last >= 0 &&
+        from[last] % kLanes == 0) {
+      SmallVector<Index> inner;
+      Value rest = position.base;
+      for (int64_t stride : rowMajorStrides(from)) {
+        inner.push_back({div(rest, stride), 0, false});
+        rest = rem(rest, stride);
+      }
+      inner[last].step = 1;
+      inner[last].aligned = true;
+      return evaluate(x, inner);
+    }
     if (!lastOnly)
       return computeLanes(indices, [&](ArrayRef<Index> one) {
         return computeReshape(op, one);
@@ -292,13 +353,15 @@ Element Evaluator::computePad(Operation *op, ArrayRef<Index> indices) {
        llvm::zip_equal(inner, pad.getOffsets(), from, to)) {
     if (size == padded)
       continue;
-    if (index.step)
+    // A vector is inside or outside as a whole, or it is taken apart.
+    bool whole = index.aligned && offset % kLanes == 0 && size % kLanes == 0;
+    if (index.step && !whole)
       return computeLanes(
           indices, [&](ArrayRef<Index> one) { return computePad(op, one); });
-    // Outside, the nearest element is read and not used.
+    // Outside, the nearest elements are read and not used.
     Value shifted = sub(index.base, constant(offset));
     unsigned level = levelOf(shifted);
-    index.base = min(max(shifted, 0), size - 1);
+    index.base = min(max(shifted, 0), size - (index.step ? kLanes : 1));
     Value same = arith::CmpIOp::create(at(level), loc, arith::CmpIPredicate::eq,
                                        shifted, index.base);
     levels[same] = level;

@@ -44,6 +44,27 @@ bool mlir::fp8::isReduction(Operation *op) {
   return false;
 }
 
+int64_t mlir::fp8::lastDimension(ArrayRef<int64_t> shape) {
+  for (int64_t dim = shape.size() - 1; dim >= 0; --dim)
+    if (shape[dim] != 1)
+      return dim;
+  return -1;
+}
+
+int64_t mlir::fp8::countReduced(Operation *op) {
+  auto shape = cast<RankedTensorType>(op->getOperand(0).getType()).getShape();
+  int64_t count = 1;
+  for (auto [dim, group] : llvm::zip_equal(shape, reductionGroup(op)))
+    count *= group == 0 ? dim : std::min(group, dim);
+  return count;
+}
+
+bool mlir::fp8::isSmallReduction(Operation *op) {
+  constexpr int64_t kMostElements = 8;
+  return isReduction(op) && isa<ReduceOp>(op) &&
+         countReduced(op) <= kMostElements;
+}
+
 Evaluator::Evaluator(Block &entry, Block &kernelBody, unsigned numResults,
                      Location loc)
     : builder(entry.getTerminator()), loc(loc), kernelBody(kernelBody),
@@ -214,10 +235,15 @@ Index Evaluator::linearize(ArrayRef<Index> indices, ArrayRef<int64_t> strides) {
   // Outer dimensions first, so that what does not change in the inner loop is
   // added up outside of it.
   Index position{constant(0), 0, false};
+  bool aligned = true;
   for (auto [index, stride] : llvm::zip_equal(indices, strides)) {
     position.base = add(position.base, mul(index.base, stride));
     position.step += index.step * stride;
+    std::optional<int64_t> fixed = constantOf(index.base);
+    aligned &= index.aligned || stride % kLanes == 0 ||
+               (fixed && *fixed * stride % kLanes == 0);
   }
+  position.aligned = aligned && position.step == 1;
   return position;
 }
 
@@ -381,9 +407,11 @@ Element Evaluator::loadElements(Value pointer, Type element, Index position,
   if (position.step == 0 || position.step == 1) {
     Type type = position.step ? VectorType::get({kLanes}, storage) : storage;
     OpBuilder &b = at(level);
-    raw = LLVM::LoadOp::create(b, loc, type,
-                               address(b, loc, pointer, position.base, storage),
-                               alignmentOf(storage));
+    int64_t bytes = alignmentOf(storage);
+    if (position.aligned)
+      bytes = std::max(bytes, std::min(alignment, kLanes * bytes));
+    raw = LLVM::LoadOp::create(
+        b, loc, type, address(b, loc, pointer, position.base, storage), bytes);
   } else {
     SmallVector<Value> parts;
     for (int64_t lane = 0; lane < kLanes; ++lane) {
@@ -421,8 +449,15 @@ void Evaluator::storeElements(Value pointer, Type type, Index position,
                                      ? VectorType::get({kLanes}, b.getI8Type())
                                      : Type(b.getI8Type()),
                                  raw);
-  if (position.step <= 1)
-    return write(pointer, position.base, raw);
+  if (position.step <= 1) {
+    int64_t bytes = alignmentOf(raw.getType());
+    if (position.aligned)
+      bytes = std::max(bytes, std::min(alignment, kLanes * bytes));
+    LLVM::StoreOp::create(
+        b, loc, raw, address(b, loc, pointer, position.base, raw.getType()),
+        bytes);
+    return;
+  }
   for (int64_t lane = 0; lane < kLanes; ++lane) {
     Value index = add(position.base, constant(lane * position.step));
     write(pointer, index, vector::ExtractOp::create(here(), loc, raw, lane));
@@ -457,6 +492,13 @@ void Evaluator::store(unsigned number, ArrayRef<Index> indices,
               {add(position.base, constant(lane * position.step)), 0, false},
               evaluate(value, single));
   }
+}
+
+void Evaluator::storeFloats(Value pointer, Value value, ArrayRef<Index> indices,
+                            Element element) {
+  auto type = cast<RankedTensorType>(value.getType());
+  storeElements(pointer, here().getF32Type(),
+                linearize(indices, rowMajorStrides(type.getShape())), element);
 }
 
 //===----------------------------------------------------------------------===//

@@ -4,7 +4,9 @@
 //
 // A value's level is the number of completed reductions before it. For each
 // level the generic launches come first: they finish what the level before has
-// gathered (scales from maxima), and the fast launch reads their results.
+// gathered (scales from maxima), and the fast launch reads their results. Where
+// a generic launch needs sums or maxima of rows, a fast one before it keeps
+// them.
 //
 //===----------------------------------------------------------------------===//
 
@@ -57,9 +59,11 @@ public:
 
 private:
   void collect();
-  std::optional<Space> chooseSpace() const;
+  SmallVector<Space> listSpaces() const;
+  int64_t countGeneric() const;
   bool wantsTiles(SpaceRules &rules) const;
   bool plan(Schedule schedule);
+  bool keepLocal(Value value, LaunchPlan &launch);
   unsigned levelOf(Value value);
   bool isCompletedLater(Operation *op);
   bool keepsOperands();
@@ -106,9 +110,9 @@ void Planner::collect() {
   }
 }
 
-/// The space of the largest tensor, an operand's where there is a choice;
-/// nothing where vectors of columns do not fit.
-std::optional<Space> Planner::chooseSpace() const {
+/// The spaces of the largest tensors, an operand's first, of those with columns
+/// that vectors fit.
+SmallVector<Space> Planner::listSpaces() const {
   Value largest;
   auto consider = [&](Value value) {
     if (!largest ||
@@ -126,18 +130,44 @@ std::optional<Space> Planner::chooseSpace() const {
         largest = value;
       else
         consider(value);
-  if (!largest || typeOf(largest).getRank() == 0)
-    return std::nullopt;
-  ArrayRef<int64_t> shape = typeOf(largest).getShape();
-  Space found{typeOf(largest).getNumElements() / shape.back(), shape.back()};
-  if (found.cols % kVector != 0)
-    return std::nullopt;
-  return found;
+  SmallVector<Space> spaces;
+  auto add = [&](Value value) {
+    RankedTensorType type = typeOf(value);
+    if (type.getRank() == 0 ||
+        type.getNumElements() != typeOf(largest).getNumElements())
+      return;
+    int64_t cols = type.getShape().back();
+    if (cols % kVector == 0 &&
+        llvm::none_of(spaces, [&](Space space) { return space.cols == cols; }))
+      spaces.push_back({type.getNumElements() / cols, cols});
+  };
+  if (!largest)
+    return spaces;
+  add(largest);
+  for (Operation *op : needed)
+    for (Value value : op->getResults())
+      add(value);
+  return spaces;
+}
+
+/// Elements that generic launches visit.
+int64_t Planner::countGeneric() const {
+  int64_t count = 0;
+  for (const LaunchPlan &launch : result.launches)
+    if (launch.schedule == Schedule::Generic)
+      for (const LaunchItem &item : launch.items)
+        count += typeOf(item.value).getNumElements();
+  return count;
 }
 
 bool Planner::isCompletedLater(Operation *op) {
-  return isReduction(op) &&
-         (!result.rules || result.rules->placeOf(op) != ReductionPlace::Local);
+  if (!isReduction(op))
+    return false;
+  if (result.rules)
+    return result.rules->placeOf(op) != ReductionPlace::Local;
+  // Generic launches compute small ones where they are read, if what they
+  // combine is not written over.
+  return kernel.getInPlace() || !isSmallReduction(op);
 }
 
 unsigned Planner::levelOf(Value value) {
@@ -228,6 +258,34 @@ static bool reads(Value value, Value part, ArrayRef<Value> through = {}) {
   return reads(value, part, through, known);
 }
 
+/// Has `launch` keep the reductions that blocks complete and `value` is
+/// computed from. False where it cannot.
+bool Planner::keepLocal(Value value, LaunchPlan &launch) {
+  SpaceRules &rules = *result.rules;
+  SmallVector<Value> work = {value};
+  DenseSet<Value> seen; // looked up only
+  while (!work.empty()) {
+    Value next = work.pop_back_val();
+    Operation *op = next.getDefiningOp();
+    if (!op || !rules.dependsOnLocal(next) || !seen.insert(next).second)
+      continue;
+    if (!isReduction(op)) {
+      llvm::append_range(work, op->getOperands());
+      continue;
+    }
+    bool flip = *rules.flipOf(op->getOperand(0));
+    if (rules.getSchedule() != Schedule::Row ||
+        !typeOf(next).getElementType().isF32() ||
+        rules.extentOf(next, flip) != Extent{1, 0})
+      return false;
+    if (llvm::none_of(launch.items, [&](const LaunchItem &item) {
+          return item.value == next;
+        }))
+      launch.items.push_back({next, nullptr, 0, flip, /*kept=*/true});
+  }
+  return true;
+}
+
 bool Planner::plan(Schedule schedule) {
   result = KernelLaunches();
   levels.clear();
@@ -240,6 +298,7 @@ bool Planner::plan(Schedule schedule) {
   }
   SpaceRules *rules = result.rules.get();
   struct Level {
+    LaunchPlan kept;
     SmallVector<LaunchPlan> generic;
     LaunchPlan fast;
   };
@@ -255,7 +314,7 @@ bool Planner::plan(Schedule schedule) {
       any = true;
       continue;
     }
-    if (rules && rules->dependsOnLocal(x))
+    if (rules && rules->dependsOnLocal(x) && !keepLocal(x, level.kept))
       return false;
     level.generic.push_back({Schedule::Generic, {{x, op, 0, false}}});
   }
@@ -271,7 +330,7 @@ bool Planner::plan(Schedule schedule) {
       any = true;
       continue;
     }
-    if (local)
+    if (local && !keepLocal(value, level.kept))
       return false;
     // Stores of one shape share a launch.
     LaunchItem item{value, nullptr, unsigned(number), false};
@@ -286,6 +345,10 @@ bool Planner::plan(Schedule schedule) {
       it->items.push_back(item);
   }
   for (auto &[number, level] : plans) {
+    if (!level.kept.items.empty()) {
+      level.kept.schedule = schedule;
+      result.launches.push_back(std::move(level.kept));
+    }
     for (LaunchPlan &launch : level.generic)
       result.launches.push_back(std::move(launch));
     if (level.fast.items.empty())
@@ -305,7 +368,7 @@ bool Planner::keepsOperands() {
     return true;
   for (auto [number, launch] : llvm::enumerate(result.launches))
     for (const LaunchItem &item : launch.items) {
-      int64_t over = item.reduction ? -1 : (*inPlace)[item.result];
+      int64_t over = item.reduction || item.kept ? -1 : (*inPlace)[item.result];
       if (over < 0)
         continue;
       for (const LaunchPlan &later :
@@ -339,7 +402,8 @@ static bool isPointwise(Value value, Value part) {
 /// `reduced` until then.
 bool Planner::canHold(const LaunchItem &item, unsigned launch,
                       Value reduced) const {
-  if (item.reduction || result.launches[launch].schedule != Schedule::Generic ||
+  if (item.reduction || item.kept ||
+      result.launches[launch].schedule != Schedule::Generic ||
       !typeOf(item.value).getElementType().isF32() ||
       typeOf(item.value).getShape() != typeOf(reduced).getShape() ||
       !reads(item.value, reduced) || !isPointwise(item.value, reduced))
@@ -364,9 +428,9 @@ void Planner::placeReductions() {
   DenseSet<unsigned> taken; // results; looked up only
   for (auto [number, launch] : llvm::enumerate(result.launches))
     for (const LaunchItem &item : launch.items) {
-      if (!item.reduction)
+      if (!item.reduction && !item.kept)
         continue;
-      Value reduced = item.reduction->getResult(0);
+      Value reduced = item.kept ? item.value : item.reduction->getResult(0);
       int64_t bytes = typeOf(reduced).getNumElements() * 4;
       StoredValue stored{reduced, workspace, 0, unsigned(number) + 1};
       bool found = false;
@@ -380,14 +444,15 @@ void Planner::placeReductions() {
           // Nothing else is to be done for it.
           for (LaunchPlan &other : result.launches)
             llvm::erase_if(other.items, [&](const LaunchItem &store) {
-              return !store.reduction && store.result == i;
+              return !store.reduction && !store.kept && store.result == i;
             });
         }
       // A result that is computed from it element by element.
       for (auto [later, other] : llvm::enumerate(result.launches))
         for (const LaunchItem &store : other.items)
-          if (!found && !store.reduction && isFree(store.result) &&
-              !taken.contains(store.result) && canHold(store, later, reduced)) {
+          if (!found && !store.reduction && !store.kept &&
+              isFree(store.result) && !taken.contains(store.result) &&
+              canHold(store, later, reduced)) {
             stored.argument = operands + store.result;
             found = true;
             taken.insert(store.result);
@@ -399,7 +464,7 @@ void Planner::placeReductions() {
         result.workspaceBytes += llvm::alignTo(bytes, 256);
       }
       result.stored.push_back(stored);
-      bool gathered = launch.schedule != Schedule::Generic;
+      bool gathered = launch.schedule != Schedule::Generic && !item.kept;
       if (found && gathered)
         result.fills.push_back({stored.argument, bytes});
     }
@@ -419,9 +484,21 @@ void Planner::placeReductions() {
 
 KernelLaunches Planner::run() {
   collect();
-  space = chooseSpace();
-  bool fast = space && (plan(Schedule::Tile) || plan(Schedule::Row));
-  if (!fast)
+  std::optional<KernelLaunches> best;
+  int64_t least = 0;
+  for (Space candidate : listSpaces()) {
+    space = candidate;
+    if (!plan(Schedule::Tile) && !plan(Schedule::Row))
+      continue;
+    int64_t count = countGeneric();
+    if (best && count >= least)
+      continue;
+    best = result;
+    least = count;
+  }
+  if (best)
+    result = std::move(*best);
+  else
     plan(Schedule::Generic);
   placeReductions();
   return std::move(result);

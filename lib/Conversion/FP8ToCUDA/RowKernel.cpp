@@ -249,8 +249,10 @@ void RowEmitter::emitRow(OpBuilder &body, OpBuilder &outside, Value row,
 void RowEmitter::storeItem(const LaunchItem &item, VectorEvaluator &e,
                            OpBuilder &body) {
   Extent extent = *rules.extentOf(item.value, item.flip);
-  Value pointer = c.resultPointer(item.result);
   Device d(body, loc);
+  Value pointer = item.kept
+                      ? c.reductionPointer(item.value.getDefiningOp(), body)
+                      : c.resultPointer(item.result);
   auto guarded = [&](Value condition, const Slot &slot) {
     // The value itself is computed by all threads.
     e.prepareStore(item.value, item.flip, slot);

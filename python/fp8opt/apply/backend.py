@@ -31,6 +31,7 @@ from ..importer.scaled import find_scaling
 from ..importer.views import physical_order
 from .division import peak_of_blocks
 from .lives import CompiledGraph, results_of
+from .operations import Operation
 from .partition import Budget, PlanPartitioner
 
 __all__ = ["Backend", "fp8opt"]
@@ -146,7 +147,7 @@ class Backend:
         """The peak of a step over what was there before it, the arena included: of all compiled graphs, each run once, or
         `blocks` times one after the other where one graph stands for equal blocks. Parameters, inputs and the gradients of
         the results are given, the results stay, and so do the gradients of parameters. Temporaries within an operation that
-        PyTorch runs are not known, and not in it."""
+        PyTorch runs are in it from the first step on, on a GPU."""
         arenas: Dict[torch.device, int] = {}
         for stretch in self.stretches:
             arenas[stretch.device] = max(arenas.get(stretch.device, 0), stretch.arena_bytes)
@@ -237,6 +238,11 @@ class Backend:
                 self.left[str(node.target)] = self.left.get(str(node.target), 0) + 1
         for name, program in found.items():
             self._replace(lowered, name, program, donated[name])
+        for node in list(lowered.graph.nodes):
+            if node.op == "call_function" and _computes(node):
+                name = f"pytorch_{node.name}"
+                lowered.add_submodule(name, Operation(node))
+                node.op, node.target = "call_module", name
         lowered.recompile()
         return lowered
 

@@ -19,6 +19,7 @@ from typing import Any, Dict, FrozenSet, Iterable, List, Optional, Sequence, Tup
 import torch
 
 from .division import BlockCost
+from .operations import Operation
 
 __all__ = ["CompiledGraph", "results_of"]
 
@@ -84,8 +85,13 @@ class _Run:
             else:
                 self.held[node] = self._made(node)
             self.lives.hold(self._all(node))
+            self.lives.peak = max(self.lives.peak, self.lives.live + self._temporary_bytes(node))
             for gone in ends.get(node, []) + ([] if node in last else [node]):
                 self.lives.drop(self._all(gone))
+
+    def _temporary_bytes(self, node: torch.fx.Node) -> int:
+        part = self.module.get_submodule(str(node.target)) if node.op == "call_module" else None
+        return (part.temporary_bytes or 0) if isinstance(part, Operation) else 0
 
     def _all(self, node: torch.fx.Node) -> FrozenSet[int]:
         held = self.held[node]
@@ -97,11 +103,13 @@ class _Run:
             return source[node.args[1]] if isinstance(source, list) else source
         if node.op == "call_module":
             part = self.module.get_submodule(str(node.target))
-            if not isinstance(part, torch.fx.GraphModule):
+            if not isinstance(part, (torch.fx.GraphModule, Operation)):
                 made = self._stretch(node, part.places)
                 return made[0] if part.single else made
-            # Operations that were to be a stretch: only their results are known.
-            value = torch.fx.map_arg(results_of(part), lambda result: result.meta.get("val"))
+            if isinstance(part, Operation):
+                value = node.meta.get("val")
+            else:  # operations that were to be a stretch: only their results are known
+                value = torch.fx.map_arg(results_of(part), lambda result: result.meta.get("val"))
         else:
             value = node.meta.get("val")
         if isinstance(value, (tuple, list)):
@@ -168,7 +176,7 @@ class CompiledGraph:
 
     def cost(self) -> BlockCost:
         """What a step of the graph takes in torch's memory, the arena left out (`seconds` is 0). Temporaries within an
-        operation of PyTorch are not known."""
+        operation of PyTorch are those of its first call on a GPU, none before."""
         assert self.forward is not None and self.backward is not None
         first = _Run(self.forward, {}, {})
         outputs = results_of(self.forward)

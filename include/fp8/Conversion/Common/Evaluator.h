@@ -67,10 +67,17 @@ public:
   /// row-major position, given as the index of the last dimension. Only for
   /// values that are elementwise in all they depend on (`isFlat`).
   void setFlat(bool enabled) { flat = enabled; }
+  /// Promises that the storage of all arguments and buffers is aligned to so
+  /// many bytes, so that vectors at aligned positions are one access each.
+  void setAlignment(int64_t bytes) { alignment = bytes; }
 
   /// Writes elements to result `number` at `indices` of its type, or of the
   /// piece of it that the kernel makes.
   void store(unsigned number, ArrayRef<Index> indices, Element element);
+  /// Writes the f32 elements of `value` at `indices` to `pointer`, which has
+  /// room for all of it, row-major.
+  void storeFloats(Value pointer, Value value, ArrayRef<Index> indices,
+                   Element element);
 
   /// From here on the elements of `value` are read from `buffer`, which the
   /// loops emitted so far have filled.
@@ -136,6 +143,7 @@ private:
   Element computePad(Operation *op, ArrayRef<Index> indices);
   Element computeRandom(Operation *op, ArrayRef<Index> indices);
   Element computeBitcast(Operation *op, ArrayRef<Index> indices);
+  Element computeSmallReduction(Operation *op, ArrayRef<Index> indices);
   /// Lane by lane, where lanes do not lie in one vector.
   Element computeLanes(ArrayRef<Index> indices,
                        function_ref<Element(ArrayRef<Index>)> one);
@@ -165,11 +173,16 @@ private:
   DenseMap<Value, ValueBuffer> buffers;
   std::map<int64_t, Value> constants;
   int64_t stackSize = 0;
+  int64_t alignment = 1;
   bool flat = false;
 };
 
 /// Row-major strides of a shape, in elements.
 SmallVector<int64_t> rowMajorStrides(ArrayRef<int64_t> shape);
+
+/// The last dimension that is not 1, along which elements follow each other in
+/// memory; -1 if there is none.
+int64_t lastDimension(ArrayRef<int64_t> shape);
 
 /// The group that each element of a reduction's operand falls into: entries as
 /// in `fp8.amax` (0 for a whole dimension). For a `fp8.reduce`: 0 on the axes,
@@ -179,6 +192,13 @@ SmallVector<int64_t> reductionGroup(Operation *op);
 /// True for `fp8.amax` and `fp8.reduce` ops that combine more than one element
 /// into a result.
 bool isReduction(Operation *op);
+
+/// Elements that one result of a reduction combines.
+int64_t countReduced(Operation *op);
+
+/// True for reductions of so few elements that each result is computed where it
+/// is read, without a buffer, unless it was materialised.
+bool isSmallReduction(Operation *op);
 
 } // namespace mlir::fp8
 

@@ -17,6 +17,9 @@
 
 namespace mlir::fp8 {
 
+/// Lanes of a warp.
+inline constexpr int64_t kWarp = 32;
+
 /// A GPU architecture.
 struct Chip {
   StringRef name;
@@ -77,6 +80,24 @@ struct LaunchContext {
 Geometry emitRowLaunch(const LaunchContext &context);
 Geometry emitTileLaunch(const LaunchContext &context);
 Geometry emitGenericLaunch(const LaunchContext &context);
+
+/// Whether a thread of a generic launch can take kLanes neighbours along a
+/// dimension at once.
+class VectorReads {
+public:
+  /// `stored` says which values an earlier launch has stored, row-major.
+  explicit VectorReads(std::function<bool(Value)> stored)
+      : stored(std::move(stored)) {}
+
+  bool find(Value value, int64_t dim);
+
+private:
+  bool compute(Value value, int64_t dim);
+  bool findScale(Value scale, ArrayRef<int64_t> group, int64_t dim);
+
+  std::function<bool(Value)> stored;
+  std::map<std::pair<const void *, int64_t>, bool> known; // looked up only
+};
 
 //===----------------------------------------------------------------------===//
 // Maxima in registers

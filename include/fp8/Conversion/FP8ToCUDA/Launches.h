@@ -27,6 +27,9 @@ struct LaunchItem {
   unsigned result = 0;
   /// Whether the space holds `value` transposed (fast schedules).
   bool flip = false;
+  /// A store of a reduction that the launch's blocks complete, for later
+  /// launches instead of as a result.
+  bool kept = false;
 };
 
 struct LaunchPlan {
@@ -48,7 +51,8 @@ struct KernelLaunches {
   SmallVector<LaunchPlan> launches;
   /// Rules of the fast launches; null where all are generic.
   std::shared_ptr<SpaceRules> rules;
-  /// Reductions, and results that stand for what they were computed from.
+  /// Reductions, kept ones too, and results that stand for what they were
+  /// computed from.
   SmallVector<StoredValue> stored;
   /// Zeroed before the first launch: pointer argument and bytes.
   SmallVector<std::pair<unsigned, int64_t>> fills;

@@ -15,8 +15,6 @@
 
 namespace mlir::fp8 {
 
-inline constexpr int64_t kWarp = 32;
-
 /// Bytes of eight elements.
 inline int64_t vectorBytes(Value value) {
   Type element = cast<RankedTensorType>(value.getType()).getElementType();

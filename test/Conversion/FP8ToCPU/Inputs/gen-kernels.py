@@ -5,7 +5,8 @@
 # Prints a module with one kernel a function: `unfused`, every op alone at sizes
 # around the vector length; `fused`, what the planner puts together; `pieces`,
 # several kernels that write parts of the same results; `packed`, kernels that make
-# and read codes of 12 bits; `random`, random programs of several ops and results
+# and read codes of 12 bits; `heads`, what attention needs around it, of four and five
+# dimensions, and sums over outer ones; `random`, random programs of several ops and results
 # (seed and count are arguments).
 #
 # ===--------------------------------------------------------------------------=== #
@@ -458,6 +459,101 @@ def packed(shape):
     yield line.text(line.kernel([done, s], read))
 
 
+def heads(tokens, count, width):
+    """Kernels of tensors [1, tokens, heads, width] and [1, heads, tokens, width], as a captured graph has them."""
+    name = f"{tokens}x{count}x{width}"
+    half, columns = width // 2, count * width
+    by_token, by_head = (1, tokens, count, width), (1, count, tokens, width)
+    flat, table = tensor((tokens * columns,), "bf16"), tensor((tokens, width), "bf16")
+    t, th, matrix = tensor(by_token, "bf16"), tensor(by_head, "bf16"), tensor((tokens, columns), "bf16")
+
+    def view(k, op, value, source, result, rest=""):
+        return k.op(f"fp8.{op} {value}{rest} : {source} -> {result}", result)
+
+    def rotated(k, x):
+        """Heads in order, halves swapped and one negated, by views of the flat memory."""
+        last = tensor((tokens, count, width, 1), "bf16")
+        half_last, halves = tensor((tokens, count, half, 1), "bf16"), tensor((1, count, tokens, half), "bf16")
+        parts = []
+        for start, to in ((half, 0), (0, half)):
+            part = view(k, "slice", view(k, "reshape", x, flat, last), last, half_last, f" [0, 0, {start}, 0]")
+            part = view(k, "permute", part, half_last, halves, " [3, 1, 0, 2]")
+            if to == 0:
+                part = elementwise(k, "arith.negf", [part], halves, "bf16")
+            parts.append(view(k, "pad", part, halves, th, f" [0, 0, 0, {to}]"))
+        return elementwise(k, "arith.addf", parts, th, "bf16")
+
+    def spread(k, x, shape, dim):
+        small = tuple(size if i in (dim, 3) else 1 for i, size in enumerate(shape))
+        value = view(k, "reshape", x, table, tensor(small, "bf16"))
+        return view(k, "broadcast", value, tensor(small, "bf16"), tensor(shape, "bf16"))
+
+    k = Kernel(f"rotated_{name}")
+    yield k.text([(rotated(k, k.argument(flat)), th)])
+    k = Kernel(f"rotary_{name}")
+    x, y, cos, sin = k.argument(flat), k.argument(t), k.argument(table), k.argument(table)
+    turned = elementwise(k, "arith.mulf", [rotated(k, x), spread(k, sin, by_head, 2)], th, "bf16")
+    last = tensor((count, tokens, width, 1), "bf16")
+    turned = view(k, "permute", view(k, "reshape", turned, th, last), last, t, " [3, 1, 0, 2]")
+    kept = elementwise(k, "arith.mulf", [y, spread(k, cos, by_token, 1)], t, "bf16")
+    yield k.text([(elementwise(k, "arith.addf", [kept, turned], t, "bf16"), t)])
+    all_kinds = (("sum", "bf16"), ("sum", "f32"), ("max", "bf16"))
+    more = ((9, all_kinds[1:2]),) if tokens * columns < 10000 else ()
+    for repeats, kinds in ((3, all_kinds), (8, all_kinds[:1]), *more):
+        k = Kernel(f"expand_{repeats}_{name}")
+        five, one = tensor((1, count, 1, tokens, width), "bf16"), tensor((tokens, count, width, 1, 1), "bf16")
+        many = tensor((1, count, repeats, tokens, width), "bf16")
+        x = view(k, "permute", view(k, "reshape", k.argument(t), t, one), one, five, " [3, 1, 4, 0, 2]")
+        if repeats == 3:
+            yield k.text([(view(k, "broadcast", x, five, many), many)])
+        for kind, element in kinds:
+            k = Kernel(f"{kind}_{repeats}_{element}_{name}")
+            x = k.argument(tensor((1, count * repeats, tokens, width), "bf16"))
+            x = view(k, "reshape", x, tensor((1, count * repeats, tokens, width), "bf16"), many)
+            rt = tensor((1, count, 1, tokens, width), element)
+            r = k.op(f"fp8.reduce {kind} {x} [2] : {many} -> {rt}", rt)
+            low = tensor((1, count, tokens, width), element)
+            r = view(k, "reshape", r, rt, low)
+            yield k.text([(elementwise(k, "arith.negf", [r], low, element), low)])
+    # Scales and casts of all heads of a token, and of a column of all tokens.
+    for group in ((1, 0), (0, 1)):
+        k = Kernel(f"cast_{group[0]}_{name}")
+        x = view(k, "reshape", k.argument(t), t, matrix)
+        (q, qt), s = quantize(k, x, (tokens, columns), "bf16", group)
+        tt = tensor((columns, tokens), "f8E4M3FN", group[::-1])
+        yield k.text([(q, qt), s] if group[0] else [s, (k.op(f"fp8.transpose {q} [1, 0] : {qt} -> {tt}", tt), tt)])
+    for axes in ([0, 1], [1], [1, 2], [2]):
+        k = Kernel(f"sum_axes_{''.join(map(str, axes))}_{name}")
+        result = tuple(1 if i in axes else size for i, size in enumerate(by_token))
+        rt = tensor(result, "f32")
+        yield k.text([(k.op(f"fp8.reduce sum {k.argument(t)} {axes} : {t} -> {rt}", rt), rt)])
+    k = Kernel(f"amax_outer_{name}")
+    rt = tensor((1, -(-tokens // 24), count, width), "f32")
+    yield k.text([(k.op(f"fp8.amax {k.argument(t)} group = [1, 24, 1, 1] : {t} -> {rt}", rt), rt)])
+    # The backward pass of a norm: sums of rows, then of columns of what they are needed for.
+    for element in ("f32", "bf16"):
+        k = Kernel(f"norm_backward_{element}_{name}")
+        x, g, w = k.argument(matrix), k.argument(matrix), k.argument(tensor((1, columns), "bf16"))
+        wide, row = tensor((tokens, columns), "f32"), tensor((tokens, 1), "f32")
+        total, column = tensor((tokens, 1), element), tensor((1, columns), "bf16")
+        xw = k.op(f"arith.extf {x} : {matrix} to {wide}", wide)
+        squares = elementwise(k, "arith.mulf", [xw, xw], wide, "f32")
+        r = k.op(f"fp8.reduce sum {squares} [1] : {wide} -> {total}", total)
+        if element == "bf16":
+            r = k.op(f"arith.extf {r} : {total} to {row}", row)
+        r = view(k, "broadcast", elementwise(k, "math.rsqrt", [r], row, "f32"), row, wide)
+        n = k.op(f"arith.truncf {elementwise(k, 'arith.mulf', [xw, r], wide, 'f32')} : {wide} to {matrix}", matrix)
+        product = elementwise(k, "arith.mulf", [g, n], matrix, "bf16")
+        dw = k.op(f"fp8.reduce sum {product} [0] : {matrix} -> {column}", column)
+        y = elementwise(k, "arith.mulf", [g, view(k, "broadcast", w, column, matrix)], matrix, "bf16")
+        m = k.op(f"fp8.amax {y} group = [0, 1] : {matrix} -> {tensor((1, columns), 'f32')}", "")
+        yw = elementwise(k, "arith.mulf", [k.op(f"arith.extf {y} : {matrix} to {wide}", wide), r], wide, "f32")
+        s = k.op(f"fp8.reduce sum {yw} [1] : {wide} -> {row}", row)
+        d = elementwise(k, "arith.mulf", [xw, view(k, "broadcast", s, row, wide)], wide, "f32")
+        d = k.op(f"arith.truncf {d} : {wide} to {matrix}", matrix)
+        yield k.text([(dw, column), (m, tensor((1, columns), "f32")), (d, matrix)])
+
+
 def main():
     kind = sys.argv[1]
     if kind == "random":
@@ -472,6 +568,11 @@ def main():
     if kind == "packed":
         for shape in [(3, 6), (17, 130), (130, 256), (256, 128), (40, 72), (1, 700)]:
             print(*packed(shape))
+        return
+    if kind == "heads":
+        # Of vectors; of sizes that are not multiples of one; of fewer elements than vectors are for.
+        for sizes in [(33, 4, 128), (19, 5, 24), (300, 1, 40)]:
+            print(*heads(*sizes))
         return
     for shape in SHAPES:
         for text in (unfused if kind == "unfused" else fused)(shape):
