@@ -28,9 +28,6 @@ using namespace fp8rt;
 
 namespace {
 
-/// More than this of dynamic shared memory must be asked for.
-constexpr uint32_t kDefaultSharedBytes = 48 * 1024;
-
 /// The highest priority of streams; the driver takes the nearest it has.
 constexpr int kUrgent = -1000;
 
@@ -511,7 +508,9 @@ private:
               std::to_string(threads);
       return nullptr;
     }
-    if (geometry.shared > kDefaultSharedBytes &&
+    // More than 48 KiB, with what the kernel's own variables take, must be
+    // asked for.
+    if (geometry.shared > 0 &&
         !driver.check("cuFuncSetAttribute",
                       driver.cuFuncSetAttribute(
                           kernel,

@@ -22,8 +22,6 @@
 using namespace mlir;
 using namespace mlir::fp8;
 
-static constexpr int64_t kPartials = 256;
-
 void RowEmitter::makeSlots(OpBuilder &outside) {
   Device d(outside, loc);
   Value id = d.threadId();
@@ -45,20 +43,24 @@ void RowEmitter::makeSlots(OpBuilder &outside) {
   }
 }
 
-/// A sum needs a row in the order of its partial sums, then those; a maximum
-/// one word a warp, for two rows in turn.
+/// A sum needs a row in the order of its partial sums, then those, where the
+/// one before it was: two barriers lie between what both do there. A maximum
+/// needs one word a warp, for two rows in turn.
 void RowEmitter::allocateScratch() {
   if (shape.warps() == 1)
     return;
+  Value sums;
   for (Operation *op : local) {
     auto reduce = dyn_cast<ReduceOp>(op);
     bool sum = reduce && reduce.getKind() == ReduceKind::Sum;
     if (!sum && rules.extentOf(op->getResult(0), flipOf(op))->col == kTile)
       continue; // within a warp
-    int64_t bytes =
-        sum ? (llvm::divideCeilSigned(shape.vectors, kWarp) + 1) * kPartials * 4
-            : 2 * shape.warps() * 4;
-    scratch[op] = c.shared.allocate(bytes, c.entry(), loc);
+    if (!sum)
+      scratch[op] = c.shared.allocate(2 * shape.warps() * 4, c.entry(), loc);
+    else if (!sums)
+      sums = c.shared.allocate(sumBytes(), c.entry(), loc);
+    if (sum)
+      scratch[op] = sums;
   }
 }
 

@@ -17,9 +17,9 @@ using namespace mlir::fp8;
 static constexpr int64_t kMaxWarps = 48;
 /// Threads of a block.
 static constexpr int64_t kMaxThreads = 1024;
-/// Shared memory of a block beside the maxima over columns and the rows that
-/// are on their way.
-static constexpr int64_t kOtherShared = 8 << 10;
+/// Bytes of shared memory for what is small: maxima along rows, and what the
+/// system takes.
+static constexpr int64_t kSmallShared = 8 << 10;
 
 /// Reductions and leaves that the launch's items need.
 void RowEmitter::collect() {
@@ -80,13 +80,29 @@ void RowEmitter::chooseShape() {
     placeGathered(c.chip.sharedBytes);
     return;
   }
-  int64_t shared = placeGathered(c.chip.sharedBytes / 2 - kOtherShared);
+  int64_t shared = placeGathered(c.chip.sharedBytes / 2 - otherShared());
   int64_t block = shape.threads * shape.rowsPerBlock;
   int64_t most = std::min({kMaxWarps * kWarp / block, c.chip.maxThreads / block,
-                           c.chip.sharedBytes / (shared + kOtherShared)});
+                           c.chip.sharedBytes / (shared + otherShared())});
   shape.blocks = std::clamp<int64_t>(
       c.chip.registers / (block * int64_t(llvm::alignTo(registersOf(), 8))), 1,
       std::max<int64_t>(most, 1));
+}
+
+/// Bytes that a sum along a row goes through, where a block takes it.
+int64_t RowEmitter::sumBytes() const {
+  constexpr int64_t kPartials = 256;
+  return (llvm::divideCeilSigned(shape.vectors, kWarp) + 1) * kPartials * 4;
+}
+
+/// Shared memory of a block beside the maxima over columns and the rows that
+/// are on their way.
+int64_t RowEmitter::otherShared() const {
+  bool sums = llvm::any_of(local, [](Operation *op) {
+    auto reduce = dyn_cast<ReduceOp>(op);
+    return reduce && reduce.getKind() == ReduceKind::Sum;
+  });
+  return kSmallShared + (sums && shape.warps() > 1 ? sumBytes() : 0);
 }
 
 /// An estimate of the registers of a thread: what it holds of each vector.
@@ -128,7 +144,7 @@ bool RowEmitter::canCopyAhead() const {
 bool RowEmitter::fitsAhead(int64_t blocks) const {
   int64_t bytes = copiedBytes() +
                   shape.perThread * shape.threads * kVector * workOf().maxima;
-  return blocks * (bytes + kOtherShared) <= c.chip.sharedBytes;
+  return blocks * (bytes + otherShared()) <= c.chip.sharedBytes;
 }
 
 /// Reading rows ahead keeps memory and arithmetic busy at once, which blocks
@@ -163,7 +179,7 @@ bool RowEmitter::follow(const RowGeometry &geometry) {
       setThreads(geometry.vectors) &&
       geometry.blocks * shape.threads <= c.chip.maxThreads &&
       (!shape.ahead || (canCopyAhead() && fitsAhead(geometry.blocks)))) {
-    int64_t limit = c.chip.sharedBytes / geometry.blocks - kOtherShared;
+    int64_t limit = c.chip.sharedBytes / geometry.blocks - otherShared();
     placeGathered(limit - copiedBytes());
     shape.blocks = geometry.blocks;
     return true;

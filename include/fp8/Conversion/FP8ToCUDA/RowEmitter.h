@@ -68,6 +68,8 @@ private:
   bool follow(const RowGeometry &geometry);
   int64_t placeGathered(int64_t limit);
   int64_t registersOf() const;
+  int64_t sumBytes() const;
+  int64_t otherShared() const;
   bool loadsAhead() const;
   unsigned stageOf(Value value);
 

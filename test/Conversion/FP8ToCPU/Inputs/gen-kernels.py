@@ -552,6 +552,14 @@ def heads(tokens, count, width):
         d = elementwise(k, "arith.mulf", [xw, view(k, "broadcast", s, row, wide)], wide, "f32")
         d = k.op(f"arith.truncf {d} : {wide} to {matrix}", matrix)
         yield k.text([(dw, column), (m, tensor((1, columns), "f32")), (d, matrix)])
+    # Two sums of a row, one of what needs the other.
+    k = Kernel(f"two_sums_{name}")
+    x, wide, row = k.argument(matrix), tensor((tokens, columns), "f32"), tensor((tokens, 1), "f32")
+    for _ in range(2):
+        xw = k.op(f"arith.extf {x} : {matrix} to {wide}", wide)
+        s = view(k, "broadcast", k.op(f"fp8.reduce sum {xw} [1] : {wide} -> {row}", row), row, wide)
+        x = k.op(f"arith.truncf {elementwise(k, 'arith.subf', [xw, s], wide, 'f32')} : {wide} to {matrix}", matrix)
+    yield k.text([(x, matrix)])
 
 
 def main():
