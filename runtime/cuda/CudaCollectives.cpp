@@ -276,7 +276,11 @@ bool Collectives::align(void *aligned, std::string &error) {
           !peers->align(*group, /*isEnd=*/true, error))
         return false;
     } else if (NcclGroups::Group *member = nccl.group(axis)) {
-      if (!nccl.call(
+      if (!driver.check("cuMemsetD8Async",
+                        driver.cuMemsetD8Async(deviceAddress(stagingMemory()),
+                                               0, sizeof(float), stream),
+                        error) ||
+          !nccl.call(
               *member,
               [&](const Nccl &library, ncclComm_t comm) {
                 return library.ncclAllReduce(stagingMemory(), stagingMemory(),

@@ -223,6 +223,10 @@ FailureOr<PlanFacts> PlanFacts::read(func::FuncOp func, const Target &target) {
       firstBackward = kernels.firstBackward;
   std::vector<int64_t> transient(numKernels + 1, 0), naive(numKernels + 1, 0);
   int peak = facts.planned.peak.peakKernel;
+  std::vector<int> makers(facts.planned.ranges.size(), -1);
+  for (auto [index, kernel] : llvm::enumerate(kernels.kernels))
+    for (int output : kernel.outputs)
+      makers[output] = index;
   for (auto [root, range] : llvm::enumerate(facts.planned.ranges)) {
     if (range.first < 0 && range.predecessor < 0)
       continue;
@@ -244,7 +248,16 @@ FailureOr<PlanFacts> PlanFacts::read(func::FuncOp func, const Target &target) {
       transient[range.second + 1] -= value.bytes;
     }
     int regionEnd = lastUse < firstBackward ? firstBackward - 1 : end;
-    naive[range.first] += value.bytes;
+    // What is freed at the end of its region is not written over, nor made in
+    // what is gathered.
+    int made = range.first;
+    if (range.part >= 0) {
+      const PlanValue &part = facts.planned.getEntry(range.part);
+      made = makers[root];
+      naive[range.first] += part.bytes;
+      naive[(made < firstBackward ? firstBackward - 1 : end) + 1] -= part.bytes;
+    }
+    naive[made] += value.bytes;
     naive[regionEnd + 1] -= value.bytes;
     if (!value.escapes && range.successor < 0)
       facts.frees.push_back({name, value.bytes, range.second, regionEnd});

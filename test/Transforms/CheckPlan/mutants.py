@@ -65,6 +65,8 @@ def main():
         if target is None:
             return None
         line = re.sub(r"offsets = array<i64: -?\d+", f"offsets = array<i64: {target}", lines[i])
+        if line == lines[i]:
+            return None  # What is in place is there already.
         return lines[:i] + [line] + lines[i + 1 :]
 
     def arena(i):
