@@ -164,6 +164,13 @@ def test_plans_made_elsewhere(compiler, tmp_path, monkeypatch):
     assert plan_graph(graph, target="cpu", compiler="/none").plan == made
 
 
+def test_results_of_one_operation_are_told_apart(compiler):
+    """The output and the logsumexp of an attention, in the plan and in what the min-cut keeps."""
+    text = str(explain_graph(load_graph(FOLDER / "llama_block.json"), compiler=compiler))
+    for result in (0, 1):
+        assert text.count(f"aten._scaled_dot_product_flash_attention_for_cpu.default#{result} in attention") == 2
+
+
 def test_explain_is_a_function():
     assert callable(explain)
 

@@ -83,7 +83,7 @@ class Explanation:
             for note in kept.notes:
                 lines += ["", *_wrap(f"NOTE ({kept.how}): {note}")]
         for kept in self.graph.kept:
-            lines += ["", f"Kept by {kept.how}, largest first", *_listing(_groups_of_kept(kept))]
+            lines += ["", f"Kept by {kept.how}, largest first", *_listing(_groups_of_kept(self.graph, kept))]
         for name, plan in self.plans:
             lines += ["", f"Kept by the plan ({name})", *_listing(_groups_of_plan(plan))]
             again = _groups_of_recomputed(plan)
@@ -136,13 +136,15 @@ def _grouped(entries: Iterable[Tuple[Location, str, str, int]]) -> List[_Group]:
     return sorted(groups.values(), key=lambda group: -group.bytes)
 
 
-def _groups_of_kept(kept: Kept) -> List[_Group]:
-    return _grouped((value.location, value.op, value.why, value.bytes) for value in kept.values)
+def _groups_of_kept(graph: Graph, kept: Kept) -> List[_Group]:
+    made = graph.producers()
+    return _grouped((value.location, made[value.value].op_of(value.value) if value.value in made else value.op, value.why,
+                     value.bytes) for value in kept.values)
 
 
 def _groups_of_plan(plan: GraphPlan) -> List[_Group]:
-    return _grouped((plan.location(entry["value"]), plan.op(entry["value"]) or entry["op"], entry["why"], entry["bytes"])
-                    for entry in plan.plan["saved"])
+    return _grouped((plan.location(entry["value"]), plan.op(entry["value"], entry["bytes"]) or entry["op"], entry["why"],
+                     entry["bytes"]) for entry in plan.plan["saved"])
 
 
 def _groups_of_recomputed(plan: GraphPlan) -> List[_Group]:

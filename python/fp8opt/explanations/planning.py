@@ -63,9 +63,13 @@ class GraphPlan:
         node = self._producers.get(self.node_name(value))
         return node.location if node is not None else Location()
 
-    def op(self, value: str) -> str:
-        """The operation of the graph that makes a value of the plan."""
+    def op(self, value: str, size: Optional[int] = None) -> str:
+        """The operation of the graph that makes a value of the plan; with the result's number (`Node.op_of`) where it has
+        several and one of them has the `size` in bytes that the plan says."""
         node = self._producers.get(self.node_name(value))
+        found = self.results_of(value, size) if node is not None and size is not None else []
+        if node is not None and len(found) == 1 and dict(node.outputs)[found[0]].bytes == size:  # type: ignore[union-attr]
+            return node.op_of(found[0])
         return node.op if node is not None else "an input" if self.node_name(value) in self._inputs else ""
 
     @property

@@ -124,6 +124,12 @@ class Node:
         """The name of the first output that has one."""
         return next((name for name, _ in self.outputs if name), "")
 
+    def op_of(self, value: str) -> str:
+        """The operation, with the number of the result that `value` is where others of its results are read too:
+        `aten.topk.default#1`. The numbers are those of the dialect's op, and of its patterns for policies."""
+        names = [name for name, tensor in self.outputs if name and tensor is not None]
+        return f"{self.op}#{names.index(value)}" if len(names) > 1 and value in names else self.op
+
     def reads(self) -> List[str]:
         """Names of the values that the node reads, in order, with repetitions."""
         return [ref.name for ref in refs(list(self.args) + list(self.kwargs.values()))]
