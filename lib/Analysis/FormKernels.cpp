@@ -10,7 +10,8 @@
 //  * what it reads inside the kernel is available there: an elementwise value,
 //    or a reduction within the rows the kernel holds; a reduction over rows is
 //    known only after the loop, so only ops on the reduced shape may follow it;
-//  * the kernel does not depend on itself through another one;
+//  * the kernel does not depend on itself through another one, and has no more
+//    than `kMaxKernelOps` ops;
 //  * on a target of thread blocks, what the block must hold for one op is not
 //    at odds with what it must hold for another: whole rows, or tiles.
 //
@@ -139,8 +140,8 @@ std::optional<Locality> Former::localityIn(int id, int group) {
   const PlanNode &node = program.node(instance);
   const Group &target = groups[group];
   if (target.kind != NodeClass::Loop || target.alone ||
-      target.backward != instance.backward || isa<PadOp>(node.op) ||
-      !combine(target.blockShape, node.blockShape))
+      target.size() >= kMaxKernelOps || target.backward != instance.backward ||
+      isa<PadOp>(node.op) || !combine(target.blockShape, node.blockShape))
     return std::nullopt;
   // A piece is stored where it is made, in whatever order it lies.
   if (node.writesPiece) {
@@ -223,6 +224,7 @@ bool Former::canMerge(int group, int other) {
   if (other == group || into.kind != NodeClass::Loop || into.alone ||
       from.kind != NodeClass::Loop || from.alone ||
       from.backward != into.backward ||
+      from.size() + into.size() > kMaxKernelOps ||
       !combine(from.blockShape, into.blockShape))
     return false;
   if (ArrayRef<int64_t>(from.space) != ArrayRef<int64_t>(into.space) &&

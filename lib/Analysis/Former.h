@@ -17,6 +17,11 @@
 
 namespace mlir::fp8 {
 
+/// No kernel gets more ops than this: code generation takes longer than in
+/// proportion to them, and recurses as deep as their longest chain. A kernel of
+/// so many ops no longer waits for memory, so more would not make it faster.
+inline constexpr size_t kMaxKernelOps = 128;
+
 /// A kernel being formed.
 struct Group {
   SmallVector<int, 8> members;
@@ -30,6 +35,9 @@ struct Group {
   BlockShape blockShape = BlockShape::Any;
   SmallVector<int64_t, 4> space;
   int first = 0, last = 0; ///< positions of its first and last member
+
+  /// How many ops it computes.
+  size_t size() const { return members.size() + repeated.size(); }
 };
 
 /// The shape of a block that does what blocks of shapes `a` and `b` do.

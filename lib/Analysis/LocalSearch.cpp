@@ -196,7 +196,8 @@ void PlanSearch::walk(const PlanOption &start, int64_t limit, int end) {
     forwardSeconds += node.backward ? 0 : node.seconds;
   double weight = forwardSeconds / std::max<int64_t>(limit, 1);
   size_t maxChanges =
-      std::clamp(kChangeWork / graph.nodes.size(), kMinChanges, kMaxChanges);
+      std::clamp(kChangeWork / std::max<size_t>(graph.nodes.size(), 1),
+                 kMinChanges, kMaxChanges);
   std::map<Change, int> takenBack; // the step from which on it may be
   const PlanOption *current = &start;
   for (int step = 0; step < kMaxSteps; ++step) {

@@ -232,9 +232,12 @@ double Former::getGain(ArrayRef<int> values, ArrayRef<int> readingGroups,
 void Former::repeat(int value, int reader) {
   Chained chain;
   findChain(value, chain);
-  for (int id : chain.instances)
-    if (!holds(reader, id))
-      groups[reader].repeated.push_back(id);
+  SmallVector<int> missing;
+  llvm::copy_if(chain.instances, std::back_inserter(missing),
+                [&](int id) { return !holds(reader, id); });
+  if (groups[reader].size() + missing.size() > kMaxKernelOps)
+    return; // It goes on to read the value.
+  groups[reader].repeated.append(missing);
   if (!groups[reader].repeated.empty())
     repeatingGroups.insert(reader);
 }

@@ -50,6 +50,10 @@ bool anyType(Operation *op, function_ref<bool(Type)> holds) {
          llvm::any_of(op->getResultTypes(), holds);
 }
 
+/// Code generation recurses as deep as a kernel's longest chain of ops; what
+/// fp8-form-kernels makes has far fewer ops than this.
+constexpr int64_t kMaxOps = 1024;
+
 /// Reports everything that is wrong in a module, not only the first.
 class PhaseVerifier {
 public:
@@ -143,6 +147,7 @@ private:
       for (Operation &op : *block) {
         if (auto kernel = dyn_cast<KernelOp>(op)) {
           hasKernel = true;
+          verifySize(kernel);
           if (phase == Phase::Placed)
             verifyPlaced(kernel);
         } else if (!isa<StepOp, YieldOp, FreeOp, func::ReturnOp>(op) &&
@@ -155,6 +160,17 @@ private:
         !function->hasAttr(kArenaBytesAttr))
       emitError(function) << "expected '" << kArenaBytesAttr
                           << "' on a placed function; run 'fp8-place'";
+  }
+
+  void verifySize(KernelOp kernel) {
+    int64_t ops = 0;
+    for (Region &region : kernel->getRegions())
+      for (Block &block : region)
+        ops += block.getOperations().size();
+    if (ops > kMaxOps)
+      emitError(kernel) << "expected a kernel of at most " << kMaxOps
+                        << " ops, its views and constants included, but got "
+                        << ops << "; split it";
   }
 
   void verifyPlaced(KernelOp kernel) {
