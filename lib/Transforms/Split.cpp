@@ -61,6 +61,7 @@ private:
   void makeParts();
   LogicalResult splitBackward(Part &dgrad, Part &wgrad);
   LogicalResult addReturned();
+  void nameReturned();
   void findReads(Part &part);
   void read(Part &part, Value value);
   void passOn(Part &part);
@@ -70,6 +71,8 @@ private:
 
   /// The value that a residual of the backward region is.
   Value resolve(Value value);
+  /// The value whose storage `value` lies in, whatever part makes it.
+  Value getStorage(Value value);
   /// The name of a value that crosses from part to part.
   std::string getCrossingName(Value value);
   bool isParameterGradient(StringRef resultName) const;
@@ -117,6 +120,15 @@ Value Splitter::resolve(Value value) {
   if (argument && argument.getOwner() == &step.getBackward().front())
     return step.getForwardYield().getResiduals()[argument.getArgNumber()];
   return value;
+}
+
+Value Splitter::getStorage(Value value) {
+  Value storage = value;
+  do {
+    value = storage;
+    storage = resolve(getRoot(value));
+  } while (storage != value);
+  return storage;
 }
 
 std::string Splitter::getCrossingName(Value value) {
@@ -234,7 +246,8 @@ LogicalResult Splitter::addReturned() {
                           StringAttr::get(function.getContext(), result.name));
     // What lives beyond the part lies in the caller's buffer, unless it is
     // written over an argument of the same name.
-    if (!donated.contains(result.name) && getRoot(result.value).getDefiningOp())
+    if (!donated.contains(result.name) &&
+        getStorage(result.value).getDefiningOp())
       result.attributes.set(kPlacementAttr,
                             StringAttr::get(function.getContext(), "caller"));
     takenNames.insert(result.name);
@@ -242,12 +255,15 @@ LogicalResult Splitter::addReturned() {
   }
   for (const SignatureArgument &argument : signature.arguments)
     takenNames.insert(argument.name);
-  // What is returned anyway crosses under its own name.
+  return success();
+}
+
+/// What the part that makes it returns anyway crosses under its own name.
+void Splitter::nameReturned() {
   for (const Part &part : parts)
     for (const PartResult &result : part.results)
-      if (result.value.getDefiningOp())
+      if (part.ops.contains(result.value.getDefiningOp()))
         crossingNames.try_emplace(result.value, result.name);
-  return success();
 }
 
 void Splitter::read(Part &part, Value value) {
@@ -302,16 +318,18 @@ void Splitter::passOn(Part &part) {
   }
 }
 
-/// In the caller's buffers each result has storage of its own. What is a view
-/// of what another result is, or of what crosses, is copied.
+/// In the caller's buffers each result has storage of its own. What is, or is a
+/// view of, what another result is or what an earlier part made is copied.
 void Splitter::copyShared(Part &part) {
   DenseMap<Value, PartResult *> owners; // Looked up only.
   for (bool wholes : {true, false})
     for (PartResult &result : part.results) {
-      Value root = getRoot(result.value);
-      if (!root.getDefiningOp() || (root == result.value) != wholes)
+      Value storage = getStorage(result.value);
+      Operation *maker = storage.getDefiningOp();
+      if (!maker || (storage == result.value) != wholes)
         continue;
-      result.isCopied = !owners.try_emplace(root, &result).second;
+      result.isCopied = (!part.ops.contains(maker) && !isRepeated(maker)) ||
+                        !owners.try_emplace(storage, &result).second;
     }
 }
 
@@ -447,6 +465,7 @@ LogicalResult Splitter::run() {
     return failure();
   if (isWgradApart && failed(splitBackward(parts[1], parts[2])))
     return failure();
+  nameReturned();
   // A part's results are complete when those after it have been looked at.
   for (Part &part : llvm::reverse(parts)) {
     findReads(part);

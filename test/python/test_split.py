@@ -185,6 +185,32 @@ def test_results_that_share_storage_are_copied(apart):
         assert np.array_equal(bits(found[name]), bits(expected)), name
 
 
+@pytest.mark.parametrize("apart", ["backward", "wgrad"])
+def test_results_that_another_part_makes(apart):
+    """One value is the gradient of an argument and of a parameter; backward returns what forward made."""
+    module = Module()
+    f = module.function("sum")
+    f.returns(f.elementwise("math.exp", f.argument("x", tensor("f32", 8, 4)) + f.parameter("w", tensor("f32", 8, 4)), name="y"))
+    g = module.function("joint")
+    v, u = g.argument("v", tensor("f32", 8, 4)), g.parameter("u", tensor("f32", 8, 4))
+    d_y = g.argument("d_y", tensor("f32", 8, 4), "fp8.tangent")
+    step = g.step()
+    with step.forward():
+        e = g.elementwise("math.exp", v, name="e")
+        step.yields(e * u)
+    with step.backward():
+        step.yields(e, e.T, d_y * e)
+    g.returns(*step.results, names=["y", "kept", "kept_t", "d_u"])
+    whole = Rank(fp8opt.compile(module, policy="save-all"))
+    split = Rank(fp8opt.compile(module, policy="save-all", split=apart))
+    for name in ("sum", "joint"):
+        found = {}
+        for part in ["forward", "backward"] if apart == "backward" else ["forward", "dgrad", "wgrad"]:
+            found.update(split.run(0, f"{name}.{part}"))
+        for result, expected in whole.run(0, name).items():
+            assert np.array_equal(bits(found[result]), bits(expected)), (name, result)
+
+
 def masked():
     """The mask of a dropout, a byte an element, is kept for backward."""
     module = Module()
