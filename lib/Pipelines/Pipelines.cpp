@@ -68,6 +68,7 @@ static void addJointPasses(OpPassManager &manager,
     castOptions.weightCasts = options.weightCasts;
     castOptions.microbatches = options.microbatches;
     castOptions.budget = options.budget;
+    castOptions.fuse = options.fuse;
     manager.addPass(createFP8CastWeightsOncePass(castOptions));
     manager.addPass(createFP8AccumulateGradientsPass());
   }

@@ -17,6 +17,7 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/IRMapping.h"
 #include "mlir/IR/Matchers.h"
+#include "mlir/Pass/PassManager.h"
 #include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/StringMap.h"
 
@@ -44,17 +45,19 @@ public:
   explicit StartOfStep(ModuleOp module)
       : module(module), builder(module.getContext()) {}
 
-  /// Moves the casts of the weights of `function`, which has a step.
-  void take(func::FuncOp function, StepOp step);
+  /// Moves the casts of the weights of `function`, which has a step. Fails
+  /// where what has one name in several functions cannot be one buffer.
+  LogicalResult take(func::FuncOp function, StepOp step);
   /// Adds the function, if it has anything to do.
   void finish();
 
 private:
   /// The argument of the new function that stands for `argument`.
-  Value getArgument(func::FuncOp function, BlockArgument argument,
-                    StringRef name);
+  FailureOr<Value> getArgument(func::FuncOp function, BlockArgument argument,
+                               StringRef name);
   /// Copies the op that makes `value`, and what it reads, to the new function.
-  void copy(Value value, func::FuncOp function, const Signature &signature);
+  LogicalResult copy(Value value, func::FuncOp function,
+                     const Signature &signature);
   std::string makeName(Value value);
 
   ModuleOp module;
@@ -79,9 +82,18 @@ static bool isFixedArgument(func::FuncOp function, BlockArgument argument) {
           }));
 }
 
-Value StartOfStep::getArgument(func::FuncOp function, BlockArgument argument,
-                               StringRef name) {
+FailureOr<Value> StartOfStep::getArgument(func::FuncOp function,
+                                          BlockArgument argument,
+                                          StringRef name) {
   Value &known = arguments[name];
+  if (known && !isa<NameLoc>(argument.getLoc()))
+    return function.emitError("expected a name (a location) of each parameter "
+                              "where several functions have a step, but '")
+           << name << "' has none";
+  if (known && known.getType() != argument.getType())
+    return function.emitError("expected the parameter '")
+           << name << "' to have the same type in all functions, "
+           << known.getType() << ", but got " << argument.getType();
   if (known)
     return known;
   unsigned index = created.getNumArguments();
@@ -92,8 +104,8 @@ Value StartOfStep::getArgument(func::FuncOp function, BlockArgument argument,
   return known = created.getArgument(index);
 }
 
-void StartOfStep::copy(Value value, func::FuncOp function,
-                       const Signature &signature) {
+LogicalResult StartOfStep::copy(Value value, func::FuncOp function,
+                                const Signature &signature) {
   // Operands first, without recursion: a chain may be long.
   SmallVector<Operation *> pending{value.getDefiningOp()};
   while (!pending.empty()) {
@@ -105,7 +117,10 @@ void StartOfStep::copy(Value value, func::FuncOp function,
       if (auto argument = dyn_cast<BlockArgument>(operand)) {
         const std::string &name =
             signature.arguments[argument.getArgNumber()].name;
-        mapping.map(operand, getArgument(function, argument, name));
+        FailureOr<Value> found = getArgument(function, argument, name);
+        if (failed(found))
+          return failure();
+        mapping.map(operand, *found);
         continue;
       }
       pending.push_back(operand.getDefiningOp());
@@ -117,6 +132,7 @@ void StartOfStep::copy(Value value, func::FuncOp function,
     if (!mapping.contains(op->getResult(0)))
       builder.clone(*op, mapping);
   }
+  return success();
 }
 
 std::string StartOfStep::makeName(Value value) {
@@ -127,7 +143,7 @@ std::string StartOfStep::makeName(Value value) {
   return name;
 }
 
-void StartOfStep::take(func::FuncOp function, StepOp step) {
+LogicalResult StartOfStep::take(func::FuncOp function, StepOp step) {
   if (!created) {
     OpBuilder atStart = OpBuilder::atBlockBegin(module.getBody());
     created = func::FuncOp::create(atStart, module.getLoc(), kStartOfStepName,
@@ -182,7 +198,8 @@ void StartOfStep::take(func::FuncOp function, StepOp step) {
       builder.getNamedAttr(kParameterAttr, builder.getUnitAttr()));
   // All copies first: what is copied still reads what is replaced.
   for (Value value : kept)
-    copy(value, function, signature);
+    if (failed(copy(value, function, signature)))
+      return failure();
   for (Value value : kept) {
     std::string name = makeName(value);
     results.push_back({name, mapping.lookup(value)});
@@ -194,6 +211,7 @@ void StartOfStep::take(func::FuncOp function, StepOp step) {
   }
   formResiduals(step);
   dropUnread(function);
+  return success();
 }
 
 void StartOfStep::finish() {
@@ -260,50 +278,69 @@ struct CastWeightsOncePass
       if (!target)
         return signalPassFailure();
       OwningOpRef<ModuleOp> once = module.clone();
-      castOnce(*once);
-      FailureOr<double> often = getStepSeconds(module, *target, *limit),
-                        rarely = getStepSeconds(*once, *target, *limit);
+      if (failed(castOnce(*once)))
+        return signalPassFailure();
+      FailureOr<StepCost> often = getStepCost(module, *target, *limit),
+                          rarely = getStepCost(*once, *target, *limit);
       if (failed(often) || failed(rarely))
         return signalPassFailure();
       if (*often <= *rarely)
         return;
     }
-    castOnce(module);
+    if (failed(castOnce(module)))
+      signalPassFailure();
   }
 
 private:
-  static void castOnce(ModuleOp module) {
+  static LogicalResult castOnce(ModuleOp module) {
     StartOfStep start(module);
     for (func::FuncOp function :
          llvm::make_early_inc_range(module.getOps<func::FuncOp>()))
       if (!function.isExternal())
         for (StepOp step : function.getBody().front().getOps<StepOp>())
-          start.take(function, step);
+          if (failed(start.take(function, step)))
+            return failure();
     start.finish();
+    return success();
   }
 
   /// The time of a step, its microbatches and what runs before them, with the
-  /// fastest plans whose peak is within `limit` beside the casts that are kept;
-  /// infinite where there are none.
-  FailureOr<double> getStepSeconds(ModuleOp module, const Target &target,
-                                   int64_t limit) {
+  /// fastest plans whose peak is within `limit` beside the casts that are kept,
+  /// infinite where there are none, and the smallest `limit` with plans.
+  using StepCost = std::pair<double, int64_t>;
+  FailureOr<StepCost> getStepCost(ModuleOp module, const Target &target,
+                                  int64_t limit) {
+    // Gradients are added in f32, by functions that hold no more at once than
+    // that of the first microbatch.
+    OwningOpRef<ModuleOp> added = module.clone();
+    PassManager manager(module.getContext());
+    manager.addPass(createFP8AccumulateGradientsPass());
+    if (failed(manager.run(*added)))
+      return failure();
     int64_t kept = getStepBytes(module);
-    double seconds = 0;
-    for (auto function : module.getOps<func::FuncOp>()) {
-      if (function.isExternal() || function.getName() == kEndOfStepName)
+    StepCost cost{0, 0};
+    for (auto function : added->getOps<func::FuncOp>()) {
+      if (function.isExternal() || function.getName() == kEndOfStepName ||
+          function.getName().ends_with(kAccumulateSuffix))
         continue;
       bool isStart = function.getName() == kStartOfStepName;
       FailureOr<PlanGraph> graph = PlanGraph::build(function, target);
       if (failed(graph))
         return failure();
-      PlanSearch search(*graph, Fusion::Default);
+      PlanSearch search(*graph,
+                        fuse == "none" ? Fusion::None : Fusion::Default);
       double fastest = std::numeric_limits<double>::infinity();
-      for (const PlanOption *option : search.findFrontier())
-        if (option->peak + (isStart ? 0 : kept) <= limit)
+      int64_t smallest = std::numeric_limits<int64_t>::max();
+      for (const PlanOption *option : search.findFrontier()) {
+        int64_t peak = option->peak + (isStart ? 0 : kept);
+        smallest = std::min(smallest, peak);
+        if (peak <= limit)
           fastest = std::min(fastest, option->seconds);
-      seconds += fastest * (isStart ? 1 : microbatches);
+      }
+      cost.first += fastest * (isStart ? 1 : microbatches);
+      cost.second = std::max(cost.second, smallest);
     }
-    return seconds;
+    return cost;
   }
 };
 

@@ -23,6 +23,11 @@
 // TIGHT-NOT: start_of_step
 // BUDGET: error: expected 'budget' to be bytes such as 40GiB or 1000000, but got 'much'
 // COUNT: error: expected 'microbatches' of at least 1, but got 0
+// Parameters are one buffer where they have one name; those without a name, or of two types, cannot be.
+// RUN: sed 's/loc("[a-z.]*")//' %S/../Driver/Inputs/two-steps.mlir | not fp8-opt --compile=microbatches=2 2>&1 | FileCheck %s --check-prefix=NAMES
+// RUN: sed 's/wide.w/narrow.w/' %S/../Driver/Inputs/two-steps.mlir | not fp8-opt --compile=microbatches=2 2>&1 | FileCheck %s --check-prefix=TYPES
+// NAMES: error: expected a name (a location) of each parameter where several functions have a step, but 'arg#1' has none
+// TYPES: error: expected the parameter 'narrow.w' to have the same type in all functions, 'tensor<48x32xbf16>', but got 'tensor<128x32xbf16>'
 // TWICE: error: expected a module without a function 'start_of_step', which fp8-cast-weights-once adds
 func.func @linear(%x: tensor<16x32xbf16> loc("x"), %w: tensor<64x32xbf16> {fp8.parameter} loc("w"),
                   %g: tensor<1x32xbf16> {fp8.parameter} loc("g")) -> tensor<16x64xbf16> {

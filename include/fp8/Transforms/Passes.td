@@ -125,19 +125,20 @@ def FP8CastWeightsOncePass : Pass<"fp8-cast-weights-once", "::mlir::ModuleOp"> {
   let summary = "casts weights once a step instead of once a microbatch";
   let description = [{
     Moves the FP8 casts that depend only on parameters (`fp8.parameter`), constants and state that the function does
-    not write (a delayed scale, which `end_of_step` updates), with their scales, maxima and transposed copies, out of each function with an `fp8.step` into a function `start_of_step`, which runs before the
-    first microbatch of a step. Its results are placed by the caller; the functions of the microbatches read them as
+    not write (a delayed scale, which `end_of_step` updates), with their scales, maxima and transposed copies, out of
+    each function with an `fp8.step` into a function `start_of_step`, which runs before the first microbatch of a step. Its results are placed by the caller; the functions of the microbatches read them as
     resident arguments of the same names. What a step pushes into a history, gathers or computes in an `fp8.opaque` is
     left where it is. More bytes are alive during the whole step, and every microbatch moves less. `auto` with a
     `budget` plans both ways, the peak beside the casts that are kept within it, and moves them where the step is
-    faster so; without one it moves them.
+    faster so, or, where neither fits, where the smaller budget does; without one it moves them.
   }];
   let options = [
     Option<"weightCasts", "weight-casts", "std::string", "\"auto\"", "how often weights are cast: step, microbatch or auto">,
     Option<"budget", "budget", "std::string", "\"\"", "limit on peak_bytes, as in fp8-select-saved">,
-    Option<"microbatches", "microbatches", "int", "1", "microbatches a step">
+    Option<"microbatches", "microbatches", "int", "1", "microbatches a step">,
+    Option<"fuse", "fuse", "std::string", "\"default\"", "default or none, as in fp8-form-kernels">
   ];
-  let dependentDialects = ["::mlir::fp8::FP8Dialect"];
+  let dependentDialects = ["::mlir::fp8::FP8Dialect", "::mlir::arith::ArithDialect"];
 }
 
 def FP8AccumulateGradientsPass : Pass<"fp8-accumulate-gradients", "::mlir::ModuleOp"> {
@@ -239,8 +240,8 @@ def FP8SplitPass : Pass<"fp8-split", "::mlir::ModuleOp"> {
     `fp8.segment`: `"saved"` (made by forward, one for each microbatch in flight) or `"deferred"` (made by `f.dgrad` for
     `f.wgrad`), and `fp8.donated` in the last part that reads it. Arguments of `f` are arguments of the parts that read
     them, donated only in the last; views and constants are repeated. All results lie in the caller's buffers, but those
-    that are written over a donated argument of their name; a view of what another result is, or of what crosses, is
-    copied.
+    that are written over a donated argument of their name; what is, or is a view of, what another result is or what
+    another part made, is copied.
 
     `f.wgrad` computes the gradients of parameters (`d_NAME`, `NAME.main_grad`) and what only they need; `f.dgrad` the
     other results, and everything with effects (`fp8.push_amax`).
@@ -254,7 +255,7 @@ def FP8FormKernelsPass : Pass<"fp8-form-kernels", "::mlir::ModuleOp"> {
   let description = [{
     Puts every op that executes into an `fp8.kernel`. With `fuse=default`, chains that one pass over memory can do
     become one kernel: elementwise ops, broadcasts, casts, reductions whose groups lie within the rows a kernel holds
-    at a time, and any reduction or transpose at its end. `fuse=none` gives one kernel an op. Views are cloned into
+    at a time, and any reduction or transpose at its end; at most 128 of them. `fuse=none` gives one kernel an op. Views are cloned into
     the kernels that read through them.
   }];
   let options = [Option<"fuse", "fuse", "std::string", "\"default\"", "default or none">];
@@ -348,7 +349,7 @@ def FP8VerifyPhasePass : Pass<"fp8-verify-phase", "::mlir::ModuleOp"> {
       op on an FP8 or a scaled one (verified types alone do not stop it);
     * `joint`: no `fp8.linear` or gradient of one is left, and beside an `fp8.step` stand only constants;
     * `planned`: everything that executes is in an `fp8.kernel`; views, barriers, frees and constants stand outside.
-      What the backward region uses is then a residual, an argument of the function, a constant or its own;
+      A kernel has at most 1024 ops, its views and constants included. What the backward region uses is then a residual, an argument of the function, a constant or its own;
     * `placed`: every kernel result and every workspace has an offset, and the function its `fp8.arena_bytes`.
   }];
   let options = [Option<"phase", "phase", "std::string", "\"import\"", "import, joint, planned or placed">];
