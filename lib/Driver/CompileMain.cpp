@@ -58,8 +58,9 @@ struct DriverOptions {
   cl::opt<std::string> compile{
       "compile", cl::ValueOptional, cl::cat(category),
       cl::desc("Options of the pipeline: target=, policy=, budget=, "
-               "device-memory=, host-memory=, ops=, "
-               "fuse=, pieces=, joined by commas")};
+               "device-memory=, host-memory=, microbatches=, split=, lossy=, "
+               "fuse=, pieces= and others (fp8-opt --help has all, below "
+               "--fp8-compile), joined by commas")};
   cl::opt<std::string> compileTo{
       "compile-to", cl::desc("Stop after: joint, planned, placed or lowered"),
       cl::cat(category)};
@@ -167,6 +168,9 @@ FailureOr<int> getSweepPoints(const DriverOptions &options,
       !pipeline.deviceMemory.empty())
     return fail("expected '--sweep' with policy auto, without 'budget' and "
                 "'device-memory': it chooses the budgets");
+  if (pipeline.split != "none")
+    return fail("'--sweep' does not go with 'split': a budget is for the whole "
+                "step");
   if (options.output != "-" && !StringRef(options.output).ends_with(".csv"))
     return fail("expected '-o FILE.csv' with '--sweep', but got '" +
                 options.output + "'");

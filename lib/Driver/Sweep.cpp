@@ -9,6 +9,7 @@
 
 #include "Sweep.h"
 
+#include "fp8/Dialect/FP8/IR/FP8.h"
 #include "fp8/Target/Plan.h"
 
 #include "mlir/Pass/PassManager.h"
@@ -40,30 +41,61 @@ static FailureOr<llvm::json::Object> makePlan(ModuleOp module,
   return std::move(*plan->getAsObject());
 }
 
+/// What a plan of all functions says of one step: the largest peak, with the
+/// casts that are kept for the step, as a budget counts them, the largest
+/// arena, and the times of all, of what microbatches but the first run as often
+/// as that.
+static SweepPoint readPoint(const llvm::json::Object &plan, int microbatches) {
+  SweepPoint point;
+  std::optional<double> bound = 0;
+  for (const llvm::json::Value &value : *plan.getArray("functions")) {
+    const llvm::json::Object &function = *value.getAsObject();
+    int64_t kept = 0;
+    for (const llvm::json::Value &segment : *function.getArray("segments"))
+      if (segment.getAsObject()->getString("name") == "step")
+        kept = segment.getAsObject()->getInteger("bytes").value_or(0);
+    point.peak = std::max(point.peak,
+                          function.getInteger("peak_bytes").value_or(0) + kept);
+    point.arena =
+        std::max(point.arena, function.getInteger("arena_bytes").value_or(0));
+    point.smallest =
+        std::max(point.smallest,
+                 function.getInteger("min_feasible_peak_bytes").value_or(0));
+    bool isLater = function.getString("function")
+                       .value_or("")
+                       .ends_with(kAccumulateSuffix);
+    double times = isLater ? microbatches - 1 : 1;
+    point.stepUs += times * function.getNumber("step_us").value_or(0);
+    point.recomputeUs += times * function.getNumber("recompute_us").value_or(0);
+    std::optional<double> least = function.getNumber("step_lower_bound_us");
+    bound =
+        bound && least ? std::optional(*bound + times * *least) : std::nullopt;
+  }
+  if (plan.getArray("functions")->size() == 1)
+    point.gapPct = plan.getNumber("gap_pct");
+  else if (bound && *bound > 0)
+    point.gapPct = 100 * (point.stepUs / *bound - 1);
+  return point;
+}
+
 FailureOr<std::vector<SweepPoint>>
 mlir::fp8::sweep(ModuleOp module, const CompileOptions &options, int points) {
   FailureOr<llvm::json::Object> fastest =
       makePlan(module, options, std::nullopt);
   if (failed(fastest))
     return failure();
-  int64_t most = fastest->getInteger("peak_bytes").value_or(0);
-  int64_t least = fastest->getInteger("min_feasible_peak_bytes").value_or(most);
+  SweepPoint first = readPoint(*fastest, options.microbatches);
+  int64_t most = first.peak, least = std::min(first.smallest, most);
   std::vector<SweepPoint> result;
   for (int index = 0; index < points; ++index) {
-    SweepPoint point;
     // In two steps, or the product might be too large.
     int64_t room = most - least, last = points - 1;
-    point.budget = most - room / last * index - room % last * index / last;
-    FailureOr<llvm::json::Object> plan =
-        makePlan(module, options, point.budget);
+    int64_t budget = most - room / last * index - room % last * index / last;
+    FailureOr<llvm::json::Object> plan = makePlan(module, options, budget);
     if (failed(plan))
       return failure();
-    point.peak = plan->getInteger("peak_bytes").value_or(0);
-    point.arena = plan->getInteger("arena_bytes").value_or(0);
-    point.stepUs = plan->getNumber("step_us").value_or(0);
-    point.recomputeUs = plan->getNumber("recompute_us").value_or(0);
-    point.gapPct = plan->getNumber("gap_pct");
-    result.push_back(point);
+    result.push_back(readPoint(*plan, options.microbatches));
+    result.back().budget = budget;
   }
   return result;
 }

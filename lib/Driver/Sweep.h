@@ -17,10 +17,12 @@
 namespace mlir::fp8 {
 
 /// What one plan takes, with the names of plan.json. Of a module with several
-/// functions, the first one.
+/// functions: the largest peak, with the casts that are kept for the step, the
+/// largest arena, and the times of one step of all microbatches.
 struct SweepPoint {
   int64_t budget = 0; ///< bytes
   int64_t peak = 0, arena = 0;
+  int64_t smallest = 0; ///< the smallest peak that all functions have plans for
   double stepUs = 0, recomputeUs = 0;
   std::optional<double> gapPct;
 };
