@@ -13,6 +13,8 @@
 #include "fp8/Target/Plan.h"
 #include "fp8/Target/Target.h"
 
+#include "llvm/ADT/StringSet.h"
+
 using namespace mlir;
 using namespace mlir::fp8;
 
@@ -44,14 +46,29 @@ std::unique_ptr<CompileOptions>
 mlir::fp8::parseCompileOptions(StringRef text, FailFunction fail) {
   std::string spaced = text.str();
   llvm::replace(spaced, ',', ' ');
-  std::string reason;
-  llvm::raw_string_ostream os(reason);
   auto options = std::make_unique<CompileOptions>();
-  if (succeeded(options->parseFromString(spaced, os)))
-    return options;
-  (void)fail("cannot read '--compile=" + text +
-             "': expected name=value pairs joined by commas");
-  return nullptr;
+  // Each by itself: of a list, MLIR's parser takes an empty value, as a shell's
+  // variable without one leaves it, for no option, and of two values the last.
+  llvm::StringSet<> names;
+  SmallVector<StringRef> pairs;
+  StringRef(spaced).split(pairs, ' ', /*MaxSplit=*/-1, /*KeepEmpty=*/false);
+  auto refuse = [&](const Twine &reason) {
+    (void)fail("cannot read '--compile=" + text + "': " + reason);
+    return nullptr;
+  };
+  for (StringRef pair : pairs) {
+    auto [name, value] = pair.split('=');
+    if (name.empty() || value.empty())
+      return refuse("expected name=value pairs joined by commas, but got '" +
+                    pair + "'");
+    if (!names.insert(name).second)
+      return refuse("expected '" + name + "' once");
+    if (failed(options->parseFromString(pair, llvm::nulls())))
+      return refuse("expected an option and a value of its type, but got '" +
+                    pair +
+                    "'; fp8-opt --help lists them below '--fp8-compile'");
+  }
+  return options;
 }
 
 FailureOr<CompileTask> mlir::fp8::prepareCompile(ModuleOp module,

@@ -262,7 +262,7 @@ int mlir::fp8::diffMain(int argc, char **argv) {
     return fail("expected two plans after '--diff', but got " +
                 std::to_string(paths.size()));
   std::optional<int64_t> limit;
-  if (!most.empty()) {
+  if (most.getNumOccurrences() > 0) {
     limit = most == "0" ? 0 : parseByteSize(most);
     if (!limit)
       return fail("expected '--max-increase' to be bytes such as 64MiB or 0, "
@@ -301,6 +301,11 @@ int mlir::fp8::diffMain(int argc, char **argv) {
   if (!differs)
     llvm::outs() << "no difference\n";
   llvm::outs().flush();
+  if (llvm::outs().has_error()) {
+    std::string reason = llvm::outs().error().message();
+    llvm::outs().clear_error();
+    return fail("cannot write to standard output: " + reason);
+  }
   for (const std::string &message : risen)
     fail(message);
   return risen.empty() ? 0 : 1;

@@ -81,7 +81,7 @@ LogicalResult SelectSavedPass::run() {
   fusion = fuse == "none" ? Fusion::None : Fusion::Default;
   if (pieces < 0 || pieces > kMostPieces)
     return module.emitError("expected 'pieces' from 0 to ")
-           << kMostPieces << ", but got " << pieces;
+           << kMostPieces << ", but got " << int64_t(pieces);
   auto parseLimit = [&](StringRef name, StringRef text,
                         std::optional<int64_t> &bytes) -> LogicalResult {
     if (text.empty())

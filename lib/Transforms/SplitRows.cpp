@@ -246,7 +246,7 @@ struct SplitRowsPass : fp8::impl::FP8SplitRowsPassBase<SplitRowsPass> {
     ModuleOp module = getOperation();
     if (pieces < 0 || pieces > kMostPieces) {
       module.emitError("expected 'pieces' from 0 to ")
-          << kMostPieces << ", but got " << pieces;
+          << kMostPieces << ", but got " << int64_t(pieces);
       return signalPassFailure();
     }
     const Target *target = getTargetOf(module);

@@ -44,6 +44,11 @@ def _version() -> str:
         return "(not installed)"
 
 
+def _drop_output() -> None:
+    """Leaves nothing that the interpreter would try to write at its exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def main(arguments: Optional[List[str]] = None) -> int:
     """Runs one subcommand; gives the exit code: 0, or 1 with a line `error: ...` on standard error."""
     arguments = sys.argv[1:] if arguments is None else list(arguments)
@@ -57,13 +62,20 @@ def main(arguments: Optional[List[str]] = None) -> int:
         if arguments[0] not in COMMANDS:
             raise InputError(f"expected a command of {', '.join(COMMANDS)}, but got '{arguments[0]}'")
         module, _ = COMMANDS[arguments[0]]
-        return importlib.import_module(module, __package__).main(arguments[1:])
+        code: int = importlib.import_module(module, __package__).main(arguments[1:])
+        sys.stdout.flush()
+        return code
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     except BrokenPipeError:
         # The reader of the output (`| head`) has left: nothing more to say, and nothing to flush at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
+        return 1
+    except OSError as error:
+        # Files that cannot be read or written are input errors: this is the standard output, as of a full disk.
+        print(f"error: cannot write the output: {error.strerror or error}", file=sys.stderr)
+        _drop_output()
         return 1
 
 

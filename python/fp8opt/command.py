@@ -31,7 +31,8 @@ class Parser(argparse.ArgumentParser):
         raise InputError(f"{message} (see {self.prog} --help)")
 
 
-_UNITS = {"": 1, "B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40, "KB": 10**3, "MB": 10**6, "GB": 10**9}
+_UNITS = {"": 1, "B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40, "KB": 10**3, "MB": 10**6,
+          "GB": 10**9, "TB": 10**12}
 
 
 def parse_bytes(text: Union[str, int]) -> int:
@@ -41,7 +42,8 @@ def parse_bytes(text: Union[str, int]) -> int:
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", str(text))
     if not match or match.group(2) not in _UNITS:
         raise InputError(f"expected a size such as 80GiB, but got '{text}'")
-    return round(float(match.group(1)) * _UNITS[match.group(2)])
+    number = float(match.group(1)) if "." in match.group(1) else int(match.group(1))
+    return round(number * _UNITS[match.group(2)])
 
 
 def format_bytes(size: float) -> str:

@@ -65,6 +65,8 @@ FITS = dict(model="llama3-8b", layout="", capacity=1.0, device='"80GiB"', tensor
         (["pipeline", "--schedule=1f1b", "--pp=4", "--microbatches=0"], "microbatches of at least 1"),
         (["audit", "/dev/null"], "is not a memory snapshot"),
         (["job", "/dev/null"], "found none"),
+        (["explain", "dump.json", "--budget=nan"], "expected a size such as"),
+        (["explain", "dump.json", "--budget="], "expected a size such as"),
         (dict(pipeline=7), "32 layers as a multiple of 7 stages"),
         (dict(pipeline=0), "'pipeline' of at least 1"),
         (dict(tensor=-1), "0 or more"),
@@ -102,6 +104,13 @@ def test_a_job_that_does(tmp_path, capsys):
     assert "rank 0 is the fullest" in capsys.readouterr().out
 
 
+def test_full_disk(root):
+    with open("/dev/full", "w") as full:
+        result = subprocess.run([sys.executable, "-m", "fp8opt", "params", "--presets"], stdout=full,
+                                stderr=subprocess.PIPE, text=True, env={"PYTHONPATH": str(root / "python")})
+    assert (result.returncode, result.stderr) == (1, "error: cannot write the output: No space left on device\n")
+
+
 def test_version(root):
     result = run(root, "--version")
     assert result.returncode == 0 and result.stdout.startswith("fp8opt ")
@@ -116,7 +125,7 @@ def test_listing_imports_no_library(root):
 
 
 @pytest.mark.parametrize(
-    "text, size", [("80GiB", 80 * 2**30), ("1.5 MiB", 1572864), ("141GB", 141 * 10**9), ("12", 12)]
+    "text, size", [("80GiB", 80 * 2**30), ("1.5 MiB", 1572864), ("141GB", 141 * 10**9), ("12", 12), (f"{2**60 + 1}", 2**60 + 1), ("2 TB", 2 * 10**12)]
 )
 def test_sizes(text, size):
     assert command.parse_bytes(text) == size

@@ -175,6 +175,7 @@ ParseOutcome fp8run::parseOptions(int argc, char **argv, Options &options,
       if (!parseCount(arg, *value, isSeed || isWarmup ? 0 : 1,
                       isSeed             ? UINT64_MAX
                       : arg == "streams" ? 16
+                      : arg == "ranks"   ? 1024 // processes of one machine
                                          : 1000000,
                       number, error))
         return ParseOutcome::Error;

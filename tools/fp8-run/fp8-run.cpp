@@ -20,8 +20,10 @@
 
 #include "fp8rt/Container.h"
 
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 
 using namespace fp8run;
@@ -162,6 +164,9 @@ int main(int argc, char **argv) {
     std::_Exit(code);
   }
   int code = 0;
+  if (std::fflush(stdout) != 0)
+    code = fail(std::string("cannot write to standard output: ") +
+                std::strerror(errno));
   for (const std::string &fault : results.faults)
     code = fail(fault);
   if (!ranks.close(error))

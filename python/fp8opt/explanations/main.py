@@ -13,7 +13,7 @@ import json
 from typing import List
 
 from ..graphs.graph import GraphError, load
-from ..command import InputError, Parser
+from ..command import InputError, Parser, parse_bytes
 from .explanation import explain_graph
 
 
@@ -28,6 +28,8 @@ def main(arguments: List[str]) -> int:
     parser.add_argument("--fp8-opt", metavar="PATH", help="an fp8-opt to run instead of the package's library")
     parser.add_argument("--json", action="store_true", help="print the numbers as JSON")
     options = parser.parse_args(arguments)
+    for budget in options.budget:
+        parse_bytes(budget)
     try:
         explanation = explain_graph(load(options.dump), options.budget, options.target, options.fp8_opt)
     except OSError as error:
