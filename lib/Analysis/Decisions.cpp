@@ -167,6 +167,9 @@ static void reportDecision(func::FuncOp func, Value value, StringRef decision,
 
 namespace {
 
+/// What comparisons by a given evaluation may do: plans times nodes.
+static constexpr int64_t kMaxEvaluateWork = 20'000;
+
 /// What it would cost to compute kept values again: each by itself as long as
 /// there are few, else equal values of equal layers together, else, and where
 /// values are dropped within a region, without another plan to compare with,
@@ -174,10 +177,10 @@ namespace {
 class Comparison {
 public:
   Comparison(const PlanGraph &graph, const Program &program,
-             const Selection &keptOnly, bool isOffloaded,
-             const PlanOption &plan, PlanSearch &search)
-      : graph(graph), keptOnly(keptOnly), isOffloaded(isOffloaded), plan(plan),
-        search(search) {
+             const Selection &keptOnly, bool isOffloaded, PlanSearch &search,
+             std::function<PlanCost(const Selection &)> evaluate)
+      : graph(graph), keptOnly(keptOnly), isOffloaded(isOffloaded),
+        search(search), evaluate(std::move(evaluate)) {
     for (int value : program.residuals)
       if (int root = graph.values[program.values[value].value].root;
           isChoice(graph, root)) {
@@ -190,7 +193,9 @@ public:
   std::string describe(int value) {
     // The storage of a gather in halves is its start's.
     int root = graph.values[value].root;
-    int limit = search.getMaxEvaluations() / 16;
+    int64_t limit = search.getMaxEvaluations() / 16;
+    if (evaluate)
+      limit = std::min<int64_t>(limit, kMaxEvaluateWork / graph.nodes.size());
     // No override on an op can say what is dropped, and the search knows no
     // plan with copies to the host.
     bool drops =
@@ -198,7 +203,7 @@ public:
     if (numChoices <= limit && !drops)
       return describeWithout(root, "it");
     ArrayRef<int> members = equals[search.getClass(root)].getArrayRef();
-    if (static_cast<int>(equals.size()) > limit || drops)
+    if (static_cast<int64_t>(equals.size()) > limit || drops)
       return llvm::formatv(
           "computing it again takes {0} by itself",
           formatMicroseconds(graph.nodes[graph.values[root].node].seconds));
@@ -214,9 +219,11 @@ private:
     Selection other = keptOnly;
     for (int root : roots)
       other[root] = false;
-    const PlanOption &without = search.evaluateExactly(std::move(other));
-    double seconds = without.seconds - plan.seconds;
-    int64_t bytes = plan.peak - without.peak;
+    if (!plan)
+      plan = getCost(keptOnly);
+    PlanCost without = getCost(std::move(other));
+    double seconds = without.seconds - plan->seconds;
+    int64_t bytes = plan->peak - without.peak;
     return llvm::formatv(
         "computing {0} again instead would make the step {1} {2} and the peak "
         "{3} {4}",
@@ -225,11 +232,19 @@ private:
         bytes >= 0 ? "lower" : "higher");
   }
 
+  PlanCost getCost(Selection selection) {
+    if (evaluate)
+      return evaluate(selection);
+    const PlanOption &option = search.evaluateExactly(std::move(selection));
+    return {option.peak, option.seconds};
+  }
+
   const PlanGraph &graph;
   const Selection &keptOnly;
   bool isOffloaded;
-  const PlanOption &plan;
   PlanSearch &search;
+  std::function<PlanCost(const Selection &)> evaluate;
+  std::optional<PlanCost> plan; ///< of `keptOnly`, once it is compared with
   int numChoices = 0;
   /// Kept choices by class.
   std::map<int, llvm::SetVector<int>> equals;
@@ -298,10 +313,10 @@ void mlir::fp8::explain(const PlanGraph &graph, Policy policy,
                         const Selection &chosen,
                         const std::map<int, std::string> &offloaded,
                         Fusion fusion, PlanSearch &search,
+                        std::function<PlanCost(const Selection &)> evaluate,
                         Decisions &decisions) {
   ValueNames names(graph.func);
   Program program = materialize(graph, chosen);
-  const PlanOption &plan = search.evaluateExactly(chosen);
   // What is kept, and no more: `chosen` may also name values that are read only
   // where another is not kept, and a sentence compares with the plan that keeps
   // the rest of the list.
@@ -309,8 +324,8 @@ void mlir::fp8::explain(const PlanGraph &graph, Policy policy,
   keptOnly.kept.assign(graph.values.size(), false);
   for (int value : program.residuals)
     keptOnly[graph.values[program.values[value].value].root] = true;
-  Comparison comparison(graph, program, keptOnly, !offloaded.empty(), plan,
-                        search);
+  Comparison comparison(graph, program, keptOnly, !offloaded.empty(), search,
+                        std::move(evaluate));
   Recomputations again(graph, program, names);
   for (auto [index, residual] : llvm::enumerate(program.residuals)) {
     int value = program.values[residual].value;

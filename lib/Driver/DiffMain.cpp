@@ -50,6 +50,7 @@ struct FunctionPlan {
   int64_t peak = 0, arena = 0, saved = 0, host = 0;
   double stepUs = 0;
   Entries kept, recomputed, offloaded;
+  std::map<std::string, int64_t> pieces; ///< how many, by value
 };
 
 int fail(const std::string &message) {
@@ -124,6 +125,11 @@ std::optional<std::vector<FunctionPlan>> readPlans(const std::string &path) {
     plan.recomputed = readEntries(*object, "recomputed");
     plan.host = object->getInteger("host_bytes").value_or(0);
     plan.offloaded = readEntries(*object, "offloaded");
+    if (const llvm::json::Array *regions = object->getArray("pieces"))
+      for (const llvm::json::Value &region : *regions)
+        if (const llvm::json::Object *entry = region.getAsObject())
+          plan.pieces[entry->getString("value").value_or("").str()] =
+              entry->getInteger("pieces").value_or(0);
   }
   return plans;
 }
@@ -225,6 +231,19 @@ bool printDifference(const FunctionPlan &before, const FunctionPlan &after) {
     if (!after.recomputed.contains(value))
       removed.push_back(
           {entry.microseconds, cost(entry, "-") + describe(value, entry)});
+  std::vector<Line> pieces;
+  auto countIn = [](const FunctionPlan &plan, const std::string &value) {
+    auto it = plan.pieces.find(value);
+    return it == plan.pieces.end() ? int64_t(1) : it->second;
+  };
+  std::map<std::string, int64_t> split = before.pieces;
+  split.insert(after.pieces.begin(), after.pieces.end());
+  for (const auto &[value, count] : split)
+    if (int64_t was = countIn(before, value), is = countIn(after, value);
+        was != is)
+      pieces.push_back(
+          {0, llvm::formatv("{0} -> {1}  {2}", was, is, value).str()});
+  differs |= !pieces.empty();
   differs |= !kept.empty() || !dropped.empty() || !changed.empty() ||
              !added.empty() || !removed.empty() || !offloaded.empty() ||
              !returned.empty();
@@ -238,6 +257,7 @@ bool printDifference(const FunctionPlan &before, const FunctionPlan &after) {
   printLines("no longer waits in host memory", std::move(returned));
   printLines("computed again now", std::move(added));
   printLines("no longer computed again", std::move(removed));
+  printLines("runs in other numbers of pieces", std::move(pieces));
   return true;
 }
 

@@ -58,6 +58,8 @@ static SweepPoint readPoint(const llvm::json::Object &plan, int microbatches) {
                           function.getInteger("peak_bytes").value_or(0) + kept);
     point.arena =
         std::max(point.arena, function.getInteger("arena_bytes").value_or(0));
+    point.host =
+        std::max(point.host, function.getInteger("host_bytes").value_or(0));
     point.smallest =
         std::max(point.smallest,
                  function.getInteger("min_feasible_peak_bytes").value_or(0));
@@ -103,13 +105,14 @@ mlir::fp8::sweep(ModuleOp module, const CompileOptions &options, int points) {
 std::string mlir::fp8::toCsv(ArrayRef<SweepPoint> points) {
   std::string text;
   llvm::raw_string_ostream os(text);
-  os << "budget_bytes,peak_bytes,arena_bytes,step_us,recompute_us,gap_pct\n";
+  os << "budget_bytes,peak_bytes,arena_bytes,step_us,recompute_us,gap_pct,host_"
+        "bytes\n";
   for (const SweepPoint &point : points) {
     os << point.budget << ',' << point.peak << ',' << point.arena << ','
        << llvm::formatv("{0:F3},{1:F3},", point.stepUs, point.recomputeUs);
     if (point.gapPct)
       os << llvm::formatv("{0:F4}", *point.gapPct);
-    os << '\n';
+    os << ',' << point.host << '\n';
   }
   return text;
 }
@@ -124,7 +127,8 @@ llvm::json::Value mlir::fp8::toJson(ArrayRef<SweepPoint> points) {
         {"step_us", point.stepUs},
         {"recompute_us", point.recomputeUs},
         {"gap_pct", point.gapPct ? llvm::json::Value(*point.gapPct)
-                                 : llvm::json::Value(nullptr)}});
+                                 : llvm::json::Value(nullptr)},
+        {"host_bytes", point.host}});
   return llvm::json::Object{{"schema", "fp8opt-sweep-1"},
                             {"points", std::move(array)}};
 }
@@ -132,15 +136,24 @@ llvm::json::Value mlir::fp8::toJson(ArrayRef<SweepPoint> points) {
 std::string mlir::fp8::toTable(ArrayRef<SweepPoint> points) {
   std::string text;
   llvm::raw_string_ostream os(text);
-  os << llvm::formatv("{0,18} {1,18} {2,18} {3,14} {4,14} {5,8}\n", "budget B",
+  // A column that is empty says nothing.
+  bool hasHost = llvm::any_of(
+      points, [](const SweepPoint &point) { return point.host > 0; });
+  os << llvm::formatv("{0,18} {1,18} {2,18} {3,14} {4,14} {5,8}", "budget B",
                       "peak B", "arena B", "step us", "recompute us", "gap %");
+  if (hasHost)
+    os << llvm::formatv(" {0,18}", "on the host B");
+  os << '\n';
   for (const SweepPoint &point : points) {
     std::string gap =
         point.gapPct ? llvm::formatv("{0:F2}", *point.gapPct).str() : "-";
-    os << llvm::formatv("{0,18} {1,18} {2,18} {3,14} {4,14} {5,8}\n",
+    os << llvm::formatv("{0,18} {1,18} {2,18} {3,14} {4,14} {5,8}",
                         point.budget, point.peak, point.arena,
                         llvm::formatv("{0:F3}", point.stepUs).str(),
                         llvm::formatv("{0:F3}", point.recomputeUs).str(), gap);
+    if (hasHost)
+      os << llvm::formatv(" {0,18}", point.host);
+    os << '\n';
   }
   return text;
 }

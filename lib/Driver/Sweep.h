@@ -25,6 +25,7 @@ struct SweepPoint {
   int64_t smallest = 0; ///< the smallest peak that all functions have plans for
   double stepUs = 0, recomputeUs = 0;
   std::optional<double> gapPct;
+  int64_t host = 0; ///< bytes that wait in host memory
 };
 
 /// Plans clones of `module` (forward or joint IR) with `options` at `points`

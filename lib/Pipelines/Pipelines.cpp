@@ -86,6 +86,7 @@ static void addPlanningPasses(OpPassManager &manager,
   selectOptions.ops = options.ops;
   selectOptions.fuse = options.fuse;
   selectOptions.pieces = options.pieces;
+  selectOptions.overlap = options.overlap;
   manager.addPass(createFP8SelectSavedPass(selectOptions));
   manager.addPass(createFP8SplitRowsPass());
   if (options.split != "none") {
@@ -100,6 +101,7 @@ static void addPlanningPasses(OpPassManager &manager,
   manager.addPass(createFP8OffloadPass());
   FP8OverlapPassOptions overlapOptions;
   overlapOptions.budget = options.budget;
+  overlapOptions.deviceMemory = options.deviceMemory;
   overlapOptions.overlap = options.overlap;
   manager.addPass(createFP8OverlapPass(overlapOptions));
   manager.addPass(createFP8InsertFreesPass());

@@ -202,7 +202,7 @@ LogicalResult OffloadPass::offload(func::FuncOp func, const Target &target) {
     return failure();
   if (!planned->graph->step)
     return func.emitError("expected an 'fp8.step' to offload values of, but "
-                          "this one is split; compile with split=none");
+                          "got a straight line");
   Offloader offloader(planned->kernels, planned->order);
   SmallVector<int> roots;
   for (int root : offloader.getCandidates())

@@ -7,8 +7,12 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "fp8/Analysis/PlannedProgram.h"
+#include "fp8/Transforms/Overlap.h"
+
+#include "fp8/Analysis/InPlace.h"
+#include "fp8/Analysis/Replay.h"
 #include "fp8/Support/ByteSize.h"
+#include "fp8/Target/Signature.h"
 #include "fp8/Transforms/ApplyPlan.h"
 #include "fp8/Transforms/Passes.h"
 
@@ -366,48 +370,104 @@ static LogicalResult apply(func::FuncOp func, const Target &target,
   return success();
 }
 
+LogicalResult mlir::fp8::overlapTransfers(func::FuncOp func,
+                                          const Target &target,
+                                          std::optional<int64_t> limit) {
+  FailureOr<PlannedProgram> planned =
+      PlannedProgram::read(func, target, /*decideReuse=*/true);
+  if (failed(planned))
+    return failure();
+  Overlap overlap = Overlapper(*planned, limit).run();
+  return overlap.splits.empty() ? success()
+                                : apply(func, target, *planned, overlap);
+}
+
+PlanCost mlir::fp8::evaluateOverlapped(func::FuncOp func, const Target &target,
+                                       Fusion fusion,
+                                       std::optional<int64_t> limit) {
+  FailureOr<PlanGraph> graph = PlanGraph::build(func, target);
+  assert(succeeded(graph) && "the original has a graph");
+  Program program = materialize(*graph, selectSaveAll(*graph));
+  applyKernels(formKernels(program, fusion));
+  FailureOr<PlannedProgram> planned =
+      PlannedProgram::read(func, target, /*decideReuse=*/true);
+  assert(succeeded(planned) && "kernels were formed");
+  applyOrder(planned->kernels, schedule(planned->kernels));
+  [[maybe_unused]] LogicalResult overlapped =
+      overlapTransfers(func, target, limit);
+  assert(succeeded(overlapped) && "kernels were formed");
+  planned = PlannedProgram::read(func, target, /*decideReuse=*/true);
+  assert(succeeded(planned) && "kernels were formed");
+  // As fp8-insert-frees has it.
+  gatherInPlace(planned->kernels, planned->order, planned->ranges,
+                planned->peak);
+  const std::vector<int64_t> &live = planned->peak.live;
+  return {live.empty() ? 0 : *llvm::max_element(live),
+          replay(*planned).seconds};
+}
+
 namespace {
 
 struct OverlapPass : fp8::impl::FP8OverlapPassBase<OverlapPass> {
   using FP8OverlapPassBase::FP8OverlapPassBase;
 
   void runOnOperation() override {
-    if (overlap != "default" && overlap != "none") {
-      getOperation().emitError()
-          << "expected 'overlap' to be default or none, but got '" << overlap
-          << "'";
-      return signalPassFailure();
-    }
-    std::optional<int64_t> limit;
-    if (!budget.empty()) {
-      std::optional<int64_t> bytes = parseByteSize(budget);
-      if (!bytes) {
-        getOperation().emitError()
-            << "expected 'budget' to be bytes such as 40GiB or 1000000, but "
-               "got '"
-            << budget << "'";
-        return signalPassFailure();
-      }
-      limit = *bytes;
-    }
-    const Target *target = getTargetOf(getOperation());
-    if (!target)
-      return signalPassFailure();
-    if (overlap == "none" || getNumRanks(getOperation()) == 1)
-      return;
-    for (auto func : getOperation().getOps<func::FuncOp>()) {
-      if (func.isExternal())
-        continue;
-      FailureOr<PlannedProgram> planned =
-          PlannedProgram::read(func, *target, /*decideReuse=*/true);
-      if (failed(planned))
-        return signalPassFailure();
-      Overlap overlap = Overlapper(*planned, limit).run();
-      if (!overlap.splits.empty() &&
-          failed(apply(func, *target, *planned, overlap)))
-        return signalPassFailure();
-    }
+    if (failed(run()))
+      signalPassFailure();
   }
+
+private:
+  LogicalResult run();
+  /// Reads option `name`.
+  LogicalResult parse(StringRef name, StringRef text,
+                      std::optional<int64_t> &bytes);
 };
+
+LogicalResult OverlapPass::parse(StringRef name, StringRef text,
+                                 std::optional<int64_t> &bytes) {
+  if (text.empty())
+    return success();
+  bytes = parseByteSize(text);
+  if (bytes)
+    return success();
+  return getOperation().emitError()
+         << "expected '" << name
+         << "' to be bytes such as 40GiB or 1000000, but got '" << text << "'";
+}
+
+LogicalResult OverlapPass::run() {
+  ModuleOp module = getOperation();
+  if (overlap != "default" && overlap != "none")
+    return module.emitError()
+           << "expected 'overlap' to be default or none, but got '" << overlap
+           << "'";
+  std::optional<int64_t> budgetBytes, deviceBytes;
+  if (failed(parse("budget", budget, budgetBytes)) ||
+      failed(parse("device-memory", deviceMemory, deviceBytes)))
+    return failure();
+  const Target *target = getTargetOf(module);
+  if (!target)
+    return failure();
+  if (overlap == "none" || getNumRanks(module) == 1)
+    return success();
+  for (auto func : module.getOps<func::FuncOp>()) {
+    if (func.isExternal())
+      continue;
+    std::optional<int64_t> limit = budgetBytes;
+    // What is kept for all microbatches is alive beside this one.
+    if (limit && !runsOnceAStep(func))
+      *limit -= getStepBytes(module);
+    if (deviceBytes) {
+      int64_t resident = 0;
+      for (Type type : func.getArgumentTypes())
+        resident += getByteSize(type);
+      limit = std::min(limit.value_or(std::numeric_limits<int64_t>::max()),
+                       *deviceBytes - resident);
+    }
+    if (failed(overlapTransfers(func, *target, limit)))
+      return failure();
+  }
+  return success();
+}
 
 } // namespace

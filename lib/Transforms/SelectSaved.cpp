@@ -14,6 +14,7 @@
 #include "fp8/Target/Signature.h"
 #include "fp8/Transforms/ApplyPlan.h"
 #include "fp8/Transforms/OffloadPlans.h"
+#include "fp8/Transforms/Overlap.h"
 #include "fp8/Transforms/Passes.h"
 #include "fp8/Transforms/Residuals.h"
 #include "fp8/Transforms/RowRegions.h"
@@ -79,6 +80,10 @@ LogicalResult SelectSavedPass::run() {
                "expected 'fuse' to be 'default' or 'none', but got '")
            << fuse << "'";
   fusion = fuse == "none" ? Fusion::None : Fusion::Default;
+  if (overlap != "default" && overlap != "none")
+    return module.emitError(
+               "expected 'overlap' to be default or none, but got '")
+           << overlap << "'";
   if (pieces < 0 || pieces > kMostPieces)
     return module.emitError("expected 'pieces' from 0 to ")
            << kMostPieces << ", but got " << int64_t(pieces);
@@ -263,6 +268,35 @@ SelectSavedPass::getAskedPlan(const PlanGraph &graph,
   return offloadAsked(graph, inPieces, std::move(plan));
 }
 
+/// What choosing among plans by what they cost once collectives start early may
+/// do: plans made times nodes of the graph.
+static constexpr int64_t kMaxOverlapWork = 10'000;
+
+/// Of `plans`, the fastest first as if nothing hid a collective, the one that
+/// is fastest, then smallest, once they start early; of the first ones of very
+/// many.
+static const PiecePlan *
+chooseOverlapped(const PlanGraph &graph, ArrayRef<const PiecePlan *> plans,
+                 function_ref<PlanCost(const PiecePlan &)> evaluate) {
+  int64_t numNodes = std::max<int64_t>(graph.nodes.size(), 1);
+  plans = plans.take_front(std::max<int64_t>(kMaxOverlapWork / numNodes, 1));
+  if (plans.size() == 1)
+    return plans.front();
+  const PiecePlan *best = nullptr;
+  PlanCost least;
+  for (const PiecePlan *plan : plans) {
+    if (isInterrupted() && best)
+      break;
+    PlanCost cost = evaluate(*plan);
+    if (best && std::pair(cost.seconds, cost.peak) >=
+                    std::pair(least.seconds, least.peak))
+      continue;
+    best = plan;
+    least = cost;
+  }
+  return best;
+}
+
 LogicalResult SelectSavedPass::select(func::FuncOp func, const Target &target) {
   dropUnread(func);
   FailureOr<PlanGraph> graph = PlanGraph::build(func, target);
@@ -316,14 +350,41 @@ LogicalResult SelectSavedPass::select(func::FuncOp func, const Target &target) {
   };
   const PiecePlan &smallest =
       *std::min_element(plans.begin(), plans.end(), isSmaller);
+  // What a plan costs once its collectives start early, as it will.
+  std::function<PlanCost(const PiecePlan &)> evaluate;
+  if (overlap != "none" && getNumRanks(getOperation()) > 1 &&
+      llvm::any_of(graph->nodes, [](const PlanNode &node) {
+        return node.chain == Chain::Communicator;
+      })) {
+    std::optional<int64_t> overlapLimit;
+    if (budgetBytes || deviceBytes)
+      overlapLimit = limit;
+    evaluate = [&, overlapLimit](const PiecePlan &plan) {
+      // Ops ask the module for the grid.
+      ModuleOp module = getOperation();
+      OwningOpRef<ModuleOp> copy(ModuleOp::create(module.getLoc()));
+      (*copy)->setAttrs(module->getAttrs());
+      func::FuncOp applied = inPieces.apply(plan).release();
+      copy->push_back(applied);
+      return evaluateOverlapped(applied, target, fusion, overlapLimit);
+    };
+  }
   const PiecePlan *chosen = nullptr;
   PiecePlan asked;
   if (chosenPolicy == Policy::Auto) {
+    SmallVector<const PiecePlan *> fitting;
     for (const PiecePlan &plan : plans)
-      if (plan.peak <= limit && (!chosen || isFaster(plan, *chosen)))
-        chosen = &plan;
-    if (!chosen)
+      if (plan.peak <= limit)
+        fitting.push_back(&plan);
+    if (fitting.empty())
       return reportBudget(*graph, inPieces, smallest, limit, smallest.peak);
+    llvm::stable_sort(fitting, [&](const PiecePlan *a, const PiecePlan *b) {
+      return isFaster(*a, *b);
+    });
+    chosen = fitting.front();
+    // How copies to the host and early starts go together is not known here.
+    if (evaluate && hostBytes == 0 && !isOffloadAsked)
+      chosen = chooseOverlapped(*graph, fitting, evaluate);
   } else {
     asked.selection = getSelection(*graph);
     applyOverrides(*graph, asked.selection);
@@ -359,9 +420,16 @@ LogicalResult SelectSavedPass::select(func::FuncOp func, const Target &target) {
   TimeBound timeBound = getHiddenBound(*graph, fusion, boundLimit);
   decisions.stepLowerBound = timeBound.seconds;
   decisions.stepBoundKind = timeBound.kind;
+  std::function<PlanCost(const Selection &)> compare;
+  if (evaluate)
+    compare = [&](const Selection &selection) {
+      PiecePlan plan;
+      plan.selection = selection;
+      return evaluate(plan);
+    };
   explain(*graph, chosenPolicy, chosen->selection,
           explainOffloads(*graph, inPieces, *chosen), fusion, search,
-          decisions);
+          std::move(compare), decisions);
   int64_t wholePeak =
       chosen->marks.empty() ? chosen->peak : getWholePeak(inPieces, *chosen);
   if (graph->step) {

@@ -517,6 +517,19 @@ struct SplitPass : fp8::impl::FP8SplitPassBase<SplitPass> {
                            "'fp8-form-kernels'");
         return signalPassFailure();
       }
+      // What a part leaves for another is in buffers of the caller, and each of
+      // several microbatches in flight has its own.
+      WalkResult marked = step.walk([](Operation *op) {
+        if (!op->hasAttr(kOffloadAttr))
+          return WalkResult::advance();
+        op->emitOpError("is to wait in host memory, which no function of a "
+                        "split step hands to another; compile with split=none, "
+                        "or without 'host-memory' and 'fp8.policy' "
+                        "\"offload\"");
+        return WalkResult::interrupt();
+      });
+      if (marked.wasInterrupted())
+        return signalPassFailure();
       dropUnread(function);
       if (failed(Splitter(function, step, apart == "wgrad").run()))
         return signalPassFailure();

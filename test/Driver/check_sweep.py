@@ -28,6 +28,7 @@ def of_one_step(plan):
     return {
         "peak_bytes": max(f["peak_bytes"] + k for f, k in zip(functions, kept)),
         "arena_bytes": max(f["arena_bytes"] for f in functions),
+        "host_bytes": max(f["host_bytes"] for f in functions),
         "step_us": point["step_us"],
         "recompute_us": point["recompute_us"],
         "gap_pct": plan["gap_pct"] if len(functions) == 1 else 100 * (point["step_us"] / point["step_lower_bound_us"] - 1),

@@ -54,12 +54,21 @@ struct Decisions {
   static std::optional<Decisions> read(func::FuncOp func);
 };
 
+/// What a plan costs.
+struct PlanCost {
+  int64_t peak = 0;
+  double seconds = 0;
+};
+
 /// Fills `saved`, `recomputed` and the recompute time for `chosen`, with a
 /// sentence for each; `offloaded` has those of what waits in host memory, by
-/// position in the residuals. `search` prices what the other choice would cost.
+/// position in the residuals. `search` prices what the other choice would cost,
+/// or `evaluate` where it is not null: much slower, so fewer are looked at.
 void explain(const PlanGraph &graph, Policy policy, const Selection &chosen,
              const std::map<int, std::string> &offloaded, Fusion fusion,
-             PlanSearch &search, Decisions &decisions);
+             PlanSearch &search,
+             std::function<PlanCost(const Selection &)> evaluate,
+             Decisions &decisions);
 
 /// A bound on the peak of every plan of the graph, recomputation allowed: what
 /// must be live when the results are complete, or while one matmul, collective

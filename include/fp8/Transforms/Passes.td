@@ -207,7 +207,9 @@ def FP8SelectSavedPass : Pass<"fp8-select-saved", "::mlir::ModuleOp"> {
     Option<"ops", "ops", "std::string", "\"\"", "the list of op-list">,
     Option<"fuse", "fuse", "std::string", "\"default\"", "default or none, as in fp8-form-kernels">,
     Option<"pieces", "pieces", "int64_t", "0",
-      "pieces that every region of independent rows runs in; 0: as auto chooses, whole with other policies">
+      "pieces that every region of independent rows runs in; 0: as auto chooses, whole with other policies">,
+    Option<"overlap", "overlap", "std::string", "\"default\"",
+      "default or none, as in fp8-overlap: whether sentences are of plans whose collectives start early">
   ];
   let dependentDialects = ["::mlir::fp8::FP8Dialect"];
 }
@@ -289,15 +291,16 @@ def FP8OverlapPass : Pass<"fp8-overlap", "::mlir::ModuleOp"> {
   let description = [{
     Splits whole collectives of planned IR into halves. The start goes up as far as the kernels in between take as long as
     the transfer, by the target's estimates, but no further than its operands and the region allow, and no further than
-    the bytes live there, with those of its result, stay within `budget` (no limit where it is empty). Loops that make its
+    the bytes live there, with those of its result, stay within `budget` and `device-memory` (no limit where both are empty). Loops that make its
     operands go along. Where that does not hide all of it, the wait goes down behind the kernels that hide the rest, up to
-    the first reader of the result; what the collective reads stays in memory until then, within `budget`, or, where it is
-    empty, within the peak that the step has anyway. A kernel hides one transfer only. Collectives may overtake one
+    the first reader of the result; what the collective reads stays in memory until then, within that limit, or, where there
+    is none, within the peak that the step has anyway. A kernel hides one transfer only. Collectives may overtake one
     another, in the same way on all ranks, as these run one plan. A gather of the next layer's weights so runs beside this
     layer (prefetch), and its bytes count from its start; the reduction of a gradient runs beside the gradients behind it.
   }];
   let options = [
     Option<"budget", "budget", "std::string", "\"\"", "limit on peak_bytes, as in fp8-select-saved">,
+    Option<"deviceMemory", "device-memory", "std::string", "\"\"", "limit on resident plus arena bytes, same form">,
     Option<"overlap", "overlap", "std::string", "\"default\"", "default, or none: nothing is split">
   ];
   let dependentDialects = ["::mlir::fp8::FP8Dialect"];

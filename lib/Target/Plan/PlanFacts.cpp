@@ -43,16 +43,8 @@ void PlanFacts::readPart(func::FuncOp func, const ValueNames &names) {
   }
 }
 
-/// Replays the kernels with transfers beside them, one over the link and one in
-/// each direction to the host at a time: how long the step takes and each
-/// transfer, and how much of that other kernels hide.
-void PlanFacts::replay() {
-  struct Started {
-    double seconds, end;
-    bool isOut, isBack;
-    size_t number; ///< in `transfers` or in `offloaded`
-  };
-  DenseMap<Operation *, Started> started; // looked up only
+/// Reads the transfers, as they run beside other kernels.
+void PlanFacts::readTransfers() {
   // Of a value in host memory, in either region.
   DenseMap<Value, size_t> onHost; // looked up only
   if (StepOp step = planned.graph->step) {
@@ -65,72 +57,45 @@ void PlanFacts::replay() {
         ++number;
       }
   }
-  double now = 0, linkFree = 0, outFree = 0, backFree = 0;
-  std::string last;               // The kernel that ran last.
-  SmallVector<size_t> unfollowed; // Copies back with no kernel after them yet.
-  for (auto [index, kernel] : llvm::enumerate(planned.kernels.kernels)) {
-    Operation *op = planned.getOp(index);
-    if (auto wait = dyn_cast<WaitOp>(op)) {
-      auto it = started.find(wait.getToken().getDefiningOp());
-      if (it == started.end())
-        continue;
-      const Started &start = it->second;
-      double exposed = std::max(0.0, start.end - now);
-      now += exposed;
-      double hidden = std::max(0.0, start.seconds - exposed);
-      if (start.isOut) {
-        offloaded[start.number].outHiddenSeconds = hidden;
-        offloaded[start.number].outUntil = last;
-      } else if (start.isBack) {
-        offloaded[start.number].backHiddenSeconds = hidden;
-      } else {
-        transfers[start.number].hiddenSeconds = hidden;
-      }
-      continue;
-    }
-    if (isHostCopyKernelOrWait(op)) {
-      bool isOut = isa<HostType>(op->getResult(0).getType());
+  auto nameOf = [&](int kernel) {
+    return kernel < 0 ? std::string() : kernelNames[kernel];
+  };
+  run = fp8::replay(planned);
+  stepSeconds = run.seconds;
+  for (const TransferRun &entry : run.transfers) {
+    Operation *op = planned.getOp(entry.start);
+    if (entry.kind != TransferRun::Exchange) {
+      bool isOut = entry.kind == TransferRun::ToHost;
       auto it = onHost.find(isOut ? op->getResult(0) : op->getOperand(0));
       if (it == onHost.end())
         continue; // Of a plan that the checker refuses.
-      double &free = isOut ? outFree : backFree;
-      free = std::max(now, free) + kernel.seconds;
-      started[op] = {kernel.seconds, free, isOut, !isOut, it->second};
-      offloaded[it->second].seconds = kernel.seconds;
-      if (!isOut)
-        unfollowed.push_back(it->second);
+      Offloaded &value = offloaded[it->second];
+      value.seconds = entry.seconds;
+      if (isOut) {
+        value.outHiddenSeconds = entry.hiddenSeconds;
+        value.outUntil = nameOf(entry.lastBefore);
+      } else {
+        value.backHiddenSeconds = entry.hiddenSeconds;
+        value.backFrom = nameOf(entry.firstAfter);
+      }
       continue;
     }
     std::optional<Collective> collective;
-    bool isStart = false;
-    if (auto kernelOp = dyn_cast<KernelOp>(op))
-      for (Operation &inner : kernelOp.getBody().front())
-        if (std::optional<Collective> found = getCollective(&inner)) {
-          collective = found;
-          isStart = isCollectiveStart(&inner);
-        }
-    last = kernelNames[index];
-    for (size_t number : unfollowed)
-      offloaded[number].backFrom = last;
-    unfollowed.clear();
-    if (!collective) {
-      now += kernel.seconds;
-      continue;
-    }
+    for (Operation &inner : cast<KernelOp>(op).getBody().front())
+      if (std::optional<Collective> found = getCollective(&inner))
+        collective = found;
+    const KernelNode &kernel = planned.kernels.kernels[entry.start];
     const PlanNode &node =
         planned.program->node(planned.program->instances[kernel.members[0]]);
-    linkFree = std::max(now, linkFree) + kernel.seconds;
-    if (isStart)
-      started[op] = {kernel.seconds, linkFree, false, false, transfers.size()};
-    else
-      now = linkFree;
-    transfers.push_back({kernelNames[index],
-                         llvm::json::fixUTF8(collective->axis),
-                         getByteSize(collective->x.getType()),
-                         getByteSize(collective->result.getType()),
-                         node.cost.bytesSent, kernel.seconds, 0});
+    bool isBeside = entry.isBeside();
+    transfers.push_back(
+        {kernelNames[entry.start], llvm::json::fixUTF8(collective->axis),
+         getByteSize(collective->x.getType()),
+         getByteSize(collective->result.getType()), node.cost.bytesSent,
+         entry.seconds, entry.hiddenSeconds,
+         nameOf(isBeside ? entry.firstAfter : -1),
+         nameOf(isBeside ? entry.lastBefore : -1)});
   }
-  stepSeconds = now;
   for (const Transfer &transfer : transfers) {
     transferSeconds += transfer.seconds;
     hiddenSeconds += transfer.hiddenSeconds;
@@ -139,6 +104,47 @@ void PlanFacts::replay() {
     hostSeconds += 2 * entry.seconds;
     hostHiddenSeconds += entry.outHiddenSeconds + entry.backHiddenSeconds;
   }
+}
+
+StringRef PlanFacts::getKind(int kernel) const {
+  Operation *op = planned.getOp(kernel);
+  if (isa<WaitOp>(op))
+    return "wait";
+  return llvm::any_of(op->getResultTypes(), llvm::IsaPred<TokenType>)
+             ? "start"
+             : "kernel";
+}
+
+std::string PlanFacts::describe(int kernel) const {
+  StringRef kind = getKind(kernel);
+  return (kind == "wait"    ? "the wait for "
+          : kind == "start" ? "the start of "
+                            : "") +
+         kernelNames[kernel];
+}
+
+/// By storage root: the transfer under way at `position` that alone keeps the
+/// storage there, as its source after the last kernel that uses it, or as its
+/// result before it is complete.
+std::map<int, size_t> PlanFacts::findInFlight(int position) const {
+  std::map<int, size_t> inFlight;
+  std::vector<int> lastUse(planned.ranges.size(), -1);
+  const std::vector<KernelNode> &kernels = planned.kernels.kernels;
+  for (auto [index, kernel] : llvm::enumerate(kernels))
+    if (!isa<WaitOp>(planned.getOp(index)))
+      for (int root : kernel.reads)
+        lastUse[root] = index;
+  for (auto [number, entry] : llvm::enumerate(run.transfers)) {
+    if (entry.start > position || position > entry.wait ||
+        entry.start == entry.wait)
+      continue;
+    for (int root : kernels[entry.start].outputs)
+      inFlight[root] = number;
+    for (int root : kernels[entry.start].reads)
+      if (lastUse[root] < position && !planned.getEntry(root).escapes)
+        inFlight[root] = number;
+  }
+  return inFlight;
 }
 
 FailureOr<PlanFacts> PlanFacts::read(func::FuncOp func, const Target &target) {
@@ -216,7 +222,7 @@ FailureOr<PlanFacts> PlanFacts::read(func::FuncOp func, const Target &target) {
   }
 
   facts.readPart(func, names);
-  facts.replay();
+  facts.readTransfers();
   facts.readGroups();
 
   int numKernels = kernels.kernels.size(), end = numKernels - 1,
@@ -227,6 +233,13 @@ FailureOr<PlanFacts> PlanFacts::read(func::FuncOp func, const Target &target) {
   for (auto [index, kernel] : llvm::enumerate(kernels.kernels))
     for (int output : kernel.outputs)
       makers[output] = index;
+  std::map<int, size_t> inFlight = facts.findInFlight(peak);
+  auto getTransfer = [&](int root) {
+    auto it = inFlight.find(root);
+    return it == inFlight.end()
+               ? std::string()
+               : facts.kernelNames[facts.run.transfers[it->second].start];
+  };
   for (auto [root, range] : llvm::enumerate(facts.planned.ranges)) {
     if (range.first < 0 && range.predecessor < 0)
       continue;
@@ -265,14 +278,16 @@ FailureOr<PlanFacts> PlanFacts::read(func::FuncOp func, const Target &target) {
       facts.liveAtPeak.push_back({name, value.bytes,
                                   value.escapes ? "result"
                                   : crosses     ? "residual"
-                                                : "local"});
+                                                : "local",
+                                  getTransfer(root)});
   }
   llvm::stable_sort(facts.frees, [](const Free &a, const Free &b) {
     return a.after < b.after;
   });
   if (peak >= 0 && kernels.kernels[peak].workspace)
     facts.liveAtPeak.push_back({facts.kernelNames[peak],
-                                kernels.kernels[peak].workspace, "workspace"});
+                                kernels.kernels[peak].workspace, "workspace",
+                                ""});
   llvm::stable_sort(facts.liveAtPeak, [](const Live &a, const Live &b) {
     return a.bytes > b.bytes;
   });

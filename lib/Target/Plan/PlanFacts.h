@@ -10,7 +10,7 @@
 #define FP8_LIB_TARGET_PLAN_PLANFACTS_H
 
 #include "fp8/Analysis/Decisions.h"
-#include "fp8/Analysis/PlannedProgram.h"
+#include "fp8/Analysis/Replay.h"
 
 namespace mlir::fp8 {
 
@@ -39,7 +39,8 @@ struct PlanFacts {
   struct Live {
     std::string name;
     int64_t bytes = 0;
-    StringRef kind; ///< "residual", "result", "local" or "workspace"
+    StringRef kind;       ///< "residual", "result", "local" or "workspace"
+    std::string transfer; ///< for which alone it is there, or empty
   };
   std::vector<Live> liveAtPeak; ///< largest first
 
@@ -74,6 +75,8 @@ struct PlanFacts {
     int64_t resultBytes = 0; ///< of the result
     int64_t linkBytes = 0;   ///< received
     double seconds = 0, hiddenSeconds = 0;
+    /// The first and the last kernel beside it; empty where none runs.
+    std::string from, until;
   };
   std::vector<Transfer> transfers;
   double transferSeconds = 0, hiddenSeconds = 0;
@@ -109,13 +112,22 @@ struct PlanFacts {
   /// frees it.
   int64_t naivePeak = 0;
 
+  /// "kernel", or "start" or "wait" of a transfer; both have the name of its
+  /// result.
+  StringRef getKind(int kernel) const;
+
+  /// Its name in a sentence: `x`, `the start of x` or `the wait for x`.
+  std::string describe(int kernel) const;
+
   static FailureOr<PlanFacts> read(func::FuncOp func, const Target &target);
 
 private:
   void readPart(func::FuncOp func, const ValueNames &names);
-  void replay();
+  void readTransfers();
+  std::map<int, size_t> findInFlight(int position) const;
   void readGroups();
 
+  Replay run;
   DenseSet<Value> crossing; ///< storage of results for later parts
 };
 

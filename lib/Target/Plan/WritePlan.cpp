@@ -191,7 +191,11 @@ static llvm::json::Object describe(const PlanFacts &facts) {
         {"over", entry.over},
         {"bytes", entry.bytes},
         {"storage", entry.inArgument ? "argument" : "arena"}});
-  for (const PlanFacts::Transfer &entry : facts.transfers)
+  for (const PlanFacts::Transfer &entry : facts.transfers) {
+    auto nameOrNull = [](StringRef name) {
+      return name.empty() ? llvm::json::Value(nullptr)
+                          : llvm::json::Value(name);
+    };
     transfers.push_back(
         llvm::json::Object{{"value", entry.name},
                            {"axis", entry.axis},
@@ -199,13 +203,21 @@ static llvm::json::Object describe(const PlanFacts &facts) {
                            {"result_bytes", entry.resultBytes},
                            {"link_bytes", entry.linkBytes},
                            {"us", microseconds(entry.seconds)},
-                           {"hidden_us", microseconds(entry.hiddenSeconds)}});
+                           {"hidden_us", microseconds(entry.hiddenSeconds)},
+                           {"beside_from", nameOrNull(entry.from)},
+                           {"beside_until", nameOrNull(entry.until)}});
+  }
   for (auto [index, bytes] : llvm::enumerate(peak.live))
     timeline.push_back(llvm::json::Object{{"op", facts.kernelNames[index]},
+                                          {"kind", facts.getKind(index)},
                                           {"live_bytes", bytes}});
-  for (const PlanFacts::Live &entry : facts.liveAtPeak)
-    live.push_back(llvm::json::Object{
-        {"value", entry.name}, {"bytes", entry.bytes}, {"kind", entry.kind}});
+  for (const PlanFacts::Live &entry : facts.liveAtPeak) {
+    llvm::json::Object object{
+        {"value", entry.name}, {"bytes", entry.bytes}, {"kind", entry.kind}};
+    if (!entry.transfer.empty())
+      object["transfer"] = entry.transfer;
+    live.push_back(std::move(object));
+  }
   plan["saved"] = std::move(saved);
   plan["recomputed"] = std::move(recomputed);
   plan["pieces"] = std::move(pieces);

@@ -50,9 +50,8 @@ static void writeFunction(const PlanFacts &facts, raw_ostream &os) {
     os << " (interrupted: the best plan so far)";
   os << "\n\n";
   printLine(os, "peak", peak.peak,
-            peak.peakKernel < 0
-                ? Twine()
-                : "at " + Twine(facts.kernelNames[peak.peakKernel]));
+            peak.peakKernel < 0 ? std::string()
+                                : "at " + facts.describe(peak.peakKernel));
   if (!facts.decisions.policy.empty())
     printLine(os, "smallest feasible peak", facts.decisions.minFeasiblePeak);
   if (!facts.decisions.boundKind.empty())
@@ -100,7 +99,11 @@ static void writeFunction(const PlanFacts &facts, raw_ostream &os) {
   os << "\nLive at the peak\n";
   for (const PlanFacts::Live &entry : facts.liveAtPeak)
     os << padLeft(formatBytes(entry.bytes), 20) << "  "
-       << llvm::left_justify(entry.kind, 10) << entry.name << '\n';
+       << llvm::left_justify(entry.kind, 10) << entry.name
+       << (entry.transfer.empty()
+               ? std::string()
+               : ", for the transfer of " + entry.transfer + " under way")
+       << '\n';
 
   if (!facts.saved.empty())
     os << "\nKept for backward\n";
@@ -157,8 +160,12 @@ static void writeFunction(const PlanFacts &facts, raw_ostream &os) {
     os << padLeft(formatBytes(entry.ownBytes), 20) << "  to "
        << padLeft(formatBytes(entry.resultBytes), 20) << "  " << entry.name
        << " along " << entry.axis
-       << llvm::formatv(", {0:F3} us, {1:F3} hidden\n", entry.seconds * 1e6,
-                        entry.hiddenSeconds * 1e6);
+       << llvm::formatv(", {0:F3} us, {1:F3} hidden{2}\n", entry.seconds * 1e6,
+                        entry.hiddenSeconds * 1e6,
+                        entry.from.empty() ? std::string()
+                        : entry.from == entry.until
+                            ? " beside " + entry.from
+                            : " beside " + entry.from + " to " + entry.until);
 
   int64_t early = 0, count = 0;
   std::vector<const PlanFacts::Free *> freed;
@@ -196,7 +203,7 @@ static void writeFunction(const PlanFacts &facts, raw_ostream &os) {
   constexpr size_t kMostNamed = 20;
   for (const PlanFacts::Free *entry : ArrayRef(freed).take_front(kMostNamed))
     os << padLeft(formatBytes(entry->bytes), 20) << "  " << entry->name
-       << " after " << facts.kernelNames[entry->after] << '\n';
+       << " after " << facts.describe(entry->after) << '\n';
   if (freed.size() > kMostNamed)
     os << std::string(22, ' ') << "and " << freed.size() - kMostNamed
        << " smaller ones\n";

@@ -44,10 +44,11 @@ ENTRY_KEYS = {
     "frees": {"value": str, "bytes": int, "after": str, "naive_after": str},
     "in_place": {"value": str, "over": str, "bytes": int, "storage": str},
     "transfers": {"value": str, "axis": str, "own_bytes": int, "result_bytes": int, "link_bytes": int,
-                  "us": (int, float), "hidden_us": (int, float)},
+                  "us": (int, float), "hidden_us": (int, float), "beside_from": (str, type(None)),
+                  "beside_until": (str, type(None))},
     "offloaded": {"value": str, "op": str, "loc": str, "bytes": int, "us": (int, float), "out_hidden_us": (int, float),
                   "back_hidden_us": (int, float), "out_until": str, "back_from": str, "why": str},
-    "timeline": {"op": str, "live_bytes": int},
+    "timeline": {"op": str, "kind": str, "live_bytes": int},
 }
 
 
@@ -446,13 +447,13 @@ PIECES = (r"in (\d+) pieces of (\d+) rows(?: with .*)?: ([\d,]+) B of them at a 
           r"([\d,]+) B that are read afterwards whole; the same plan without pieces has a peak of ([\d,]+) B")
 
 
-def check_saved(plan, joint, function, rates):
-    """Every number of every sentence of `saved`."""
+def check_saved(plan, joint, function, rates, **others):
+    """Every number of every sentence of `saved`, by plans with overrides and the options `others`."""
     names = joint.value_names(function)
     ops = {names[value]: op for op in function.walk() for value in op.results}
     kept = {entry["value"] for entry in plan["saved"]}
     # Regions in pieces are no part of these plans, and to look for them takes most of the time.
-    options = {"target": plan["target"], "policy": "save-all", "overlap": "none", "pieces": 1}
+    options = {"target": plan["target"], "policy": "save-all", "overlap": "none", "pieces": 1, **others}
     planned_again = None
     checked = set()
     for entry in plan["saved"]:
@@ -572,7 +573,7 @@ def check_pieces(plan, whole):
 def check(path, targets_source, target, spec):
     """`spec` is a policy, or POLICY:OPTION=VALUE."""
     policy, _, extra = spec.partition(":")
-    # Sentences speak of the plan before collectives start early.
+    # Collectives in halves are check_transfers.py's.
     options = {"target": target, "policy": policy, "overlap": "none"}
     whole = plan_runs.make_plan(path, **options)
     options |= dict(part.split("=") for part in extra.split(",")) if extra else {}
