@@ -26,7 +26,7 @@ static constexpr size_t kChangeWork = 4000, kMinChanges = 8, kMaxChanges = 64;
 /// Walks in graphs of more nodes than this end after so many evaluations that
 /// found nothing.
 static constexpr size_t kMaxPatientNodes = 69;
-static constexpr int kPatience = 600;
+static constexpr int kPatience = 150;
 
 namespace {
 

@@ -4,11 +4,18 @@
 //
 // A stretch of an order is made again with a peak below a bar, over and over
 // with a lower bar, until no order of it is below: a search over the sets of
-// its kernels that have run, depth first, each set once. A kernel that stays
-// below the bar, and leaves no more behind than it frees, runs at once: running
-// others first helps none of them. The number of sets is limited, so the result
-// does not depend on a clock; where the limit is reached the order stays as it
-// was.
+// its kernels that have run, depth first, each set once. Two rules keep the
+// sets few, and lose no order that is better than what they leave:
+//
+//  * A kernel that leaves more than it may free waits for the first that needs
+//    it. Until then it would only stand above all others; and with what it
+//    leaves the one that needs it has a peak as high.
+//  * A kernel that stays below the bar, and with those that wait for it leaves
+//    no more than it frees, runs at once. What is live is submodular in what
+//    has run: nothing that runs later is higher for it.
+//
+// The number of sets is limited, so the result does not depend on a clock;
+// where the limit is reached the order stays as far as it has come.
 //
 //===----------------------------------------------------------------------===//
 
@@ -16,6 +23,7 @@
 
 #include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/bit.h"
+#include <limits>
 
 using namespace mlir;
 using namespace mlir::fp8;
@@ -27,31 +35,32 @@ public:
   StretchOrderer(const KernelGraph &graph, ArrayRef<int> order, int begin,
                  int end);
 
-  /// An order of the stretch with a peak below `bar`; empty where there is
-  /// none, or `work` sets were not enough.
-  std::vector<int> run(int64_t bar, int64_t &work);
+  /// The order of the stretch with the lowest peak below `bar`, or any with
+  /// one that is not above `goal`, as far as `work` sets show it; empty where
+  /// they show none below `bar`.
+  std::vector<int> run(int64_t bar, int64_t goal, int64_t &work);
 
 private:
   using Set = uint64_t;
   static constexpr Set only(int kernel) { return Set(1) << kernel; }
 
+  /// Fills what says which kernels wait for others.
+  void findWaiting();
   /// By how much `kernel` changes what is live, once it has run too.
   int64_t getGrowth(Set after, int kernel);
-
-  /// The sets that have run and may run next on a path, and the kernel that ran
-  /// last.
-  struct Path {
-    Set done = 0, ready = 0;
-    int parent = -1, kernel = -1;
-  };
-  /// A path and a kernel that may go on with it: what would be live then.
-  struct Step {
-    int64_t live = 0;
-    int path = -1, kernel = -1;
-  };
+  /// Runs `kernel` and those that have waited for it: adds them to `done` and
+  /// what they leave to `live`. Returns the most that is live meanwhile.
+  int64_t step(int kernel, Set &done, int64_t &live);
+  /// True where `path` goes on, from where `done` have run and `ready` may run
+  /// next, to the end below `bar`.
+  bool search(Set done, Set ready, int64_t live, int64_t bar, int64_t &work);
 
   SmallVector<int> kernels; ///< of the stretch
-  SmallVector<Set> preds, succs;
+  SmallVector<Set> preds;
+  Set waiting = 0; ///< kernels that wait for the first that needs them
+  /// By kernel: those that wait for it, those that must have run before it and
+  /// do not wait, and for which ones it does so.
+  SmallVector<Set> waitingFor, needed, neededBy;
   /// Of the roots that are born or die in the stretch.
   struct Root {
     int64_t bytes = 0;
@@ -72,23 +81,24 @@ private:
   };
   SmallVector<Growth> growths;
   int64_t liveBefore = 0;
+  SmallVector<int, 64> path; ///< kernels that have run, but for waiting ones
+  /// Sets from which no path is below the lowest bar so far. None is one of the
+  /// two keys with all bits that a DenseSet reserves. Looked up only.
+  DenseSet<Set> failed;
 };
 
 StretchOrderer::StretchOrderer(const KernelGraph &graph, ArrayRef<int> order,
                                int begin, int end)
     : kernels(order.slice(begin, end - begin)), preds(end - begin, 0),
-      succs(end - begin, 0), ends(end - begin), need(end - begin, 0),
-      left(end - begin, 0) {
+      ends(end - begin), need(end - begin, 0), left(end - begin, 0) {
   const Program &program = *graph.program;
   DenseMap<int, int> place; // looked up only
   for (auto [index, kernel] : llvm::enumerate(kernels))
     place[kernel] = index;
   for (auto [index, kernel] : llvm::enumerate(kernels))
     for (int pred : graph.kernels[kernel].preds)
-      if (auto it = place.find(pred); it != place.end()) {
+      if (auto it = place.find(pred); it != place.end())
         preds[index] |= only(it->second);
-        succs[it->second] |= only(index);
-      }
   std::vector<LiveRange> ranges = getLiveRanges(graph, order);
   DenseMap<int, int> known; // looked up only
   auto getRoot = [&](int root) {
@@ -142,6 +152,43 @@ StretchOrderer::StretchOrderer(const KernelGraph &graph, ArrayRef<int> order,
                    range.getLastUse() >= graph.firstBackward;
     liveBefore += value.bytes * (crosses || value.escapes ? value.copies : 1);
   }
+  findWaiting();
+}
+
+void StretchOrderer::findWaiting() {
+  int count = kernels.size();
+  constexpr int64_t kNone = std::numeric_limits<int64_t>::max();
+  // The least that a kernel which needs this one takes to run.
+  SmallVector<int64_t> leastNeed(count, kNone);
+  for (int kernel = 0; kernel < count; ++kernel)
+    for (Set rest = preds[kernel]; rest; rest &= rest - 1) {
+      int64_t &least = leastNeed[llvm::countr_zero(rest)];
+      least = std::min(least, need[kernel]);
+    }
+  waitingFor.assign(count, 0);
+  needed.assign(count, 0);
+  neededBy.assign(count, 0);
+  for (int kernel = 0; kernel < count; ++kernel) {
+    for (Set rest = preds[kernel]; rest; rest &= rest - 1) {
+      int pred = llvm::countr_zero(rest);
+      if (waiting & only(pred)) {
+        waitingFor[kernel] |= waitingFor[pred] | only(pred);
+        needed[kernel] |= needed[pred];
+      } else {
+        needed[kernel] |= only(pred);
+      }
+    }
+    int64_t freed = 0;
+    for (int id : ends[kernel])
+      freed += roots[id].bytes;
+    if (leastNeed[kernel] != kNone && freed <= left[kernel] &&
+        need[kernel] + freed <= left[kernel] + leastNeed[kernel]) {
+      waiting |= only(kernel);
+      continue;
+    }
+    for (Set rest = needed[kernel]; rest; rest &= rest - 1)
+      neededBy[llvm::countr_zero(rest)] |= only(kernel);
+  }
 }
 
 int64_t StretchOrderer::getGrowth(Set after, int kernel) {
@@ -156,62 +203,84 @@ int64_t StretchOrderer::getGrowth(Set after, int kernel) {
   return growth.bytes;
 }
 
-std::vector<int> StretchOrderer::run(int64_t bar, int64_t &work) {
-  int count = kernels.size();
-  Set all = only(count) - 1, first = 0;
-  for (int kernel = 0; kernel < count; ++kernel)
-    if (!preds[kernel])
-      first |= only(kernel);
-  std::vector<Path> paths;
-  std::vector<Step> stack = {{liveBefore, -1, -1}};
-  SmallVector<Step, 16> nexts;
-  // No set is one of the two keys with all bits that it reserves.
-  DenseSet<Set> seen; // looked up only
-  while (!stack.empty()) {
-    Step step = stack.back();
-    stack.pop_back();
-    Path path = {0, first, step.path, step.kernel};
-    if (step.kernel >= 0) {
-      path.done = paths[step.path].done | only(step.kernel);
-      if (!seen.insert(path.done).second)
-        continue;
-      path.ready = paths[step.path].ready & ~only(step.kernel);
-      for (Set rest = succs[step.kernel]; rest; rest &= rest - 1)
-        if (int kernel = llvm::countr_zero(rest); !(preds[kernel] & ~path.done))
-          path.ready |= only(kernel);
+int64_t StretchOrderer::step(int kernel, Set &done, int64_t &live) {
+  int64_t highest = 0;
+  auto runOne = [&](int one) {
+    highest = std::max(highest, live + need[one]);
+    done |= only(one);
+    live += getGrowth(done, one);
+  };
+  for (Set rest = waitingFor[kernel] & ~done; rest; rest &= rest - 1)
+    runOne(llvm::countr_zero(rest));
+  runOne(kernel);
+  return highest;
+}
+
+bool StretchOrderer::search(Set done, Set ready, int64_t live, int64_t bar,
+                            int64_t &work) {
+  if (!ready)
+    return true;
+  if (failed.contains(done) || --work < 0)
+    return false;
+  struct Next {
+    int kernel;
+    Set done;
+    int64_t live;
+  };
+  // The one that leaves the least behind goes first.
+  SmallVector<Next, 16> nexts;
+  for (Set rest = ready; rest; rest &= rest - 1) {
+    Next next = {llvm::countr_zero(rest), done, live};
+    if (step(next.kernel, next.done, next.live) >= bar)
+      continue;
+    if (next.live <= live) {
+      nexts.assign(1, next);
+      break;
     }
-    int id = paths.size();
-    paths.push_back(path);
-    if (path.done == all) {
-      std::vector<int> order;
-      for (; paths[id].parent >= 0; id = paths[id].parent)
-        order.push_back(kernels[paths[id].kernel]);
-      std::reverse(order.begin(), order.end());
-      return order;
-    }
-    if (--work < 0)
-      return {};
-    nexts.clear();
-    for (Set rest = path.ready; rest; rest &= rest - 1) {
-      int kernel = llvm::countr_zero(rest);
-      if (step.live + need[kernel] >= bar)
-        continue;
-      int64_t growth = getGrowth(path.done | only(kernel), kernel);
-      Step next = {step.live + growth, id, kernel};
-      if (growth <= 0) {
-        nexts.assign(1, next);
-        break;
-      }
-      // The one that leaves the least behind goes on first: it stands last.
-      auto place =
-          llvm::upper_bound(nexts, next, [](const Step &a, const Step &b) {
-            return a.live > b.live;
-          });
-      nexts.insert(place, next);
-    }
-    stack.insert(stack.end(), nexts.begin(), nexts.end());
+    nexts.insert(llvm::lower_bound(nexts, next,
+                                   [](const Next &a, const Next &b) {
+                                     return a.live < b.live;
+                                   }),
+                 next);
   }
-  return {};
+  for (const Next &next : nexts) {
+    Set then = ready & ~only(next.kernel);
+    for (Set rest = neededBy[next.kernel]; rest; rest &= rest - 1)
+      if (int kernel = llvm::countr_zero(rest); !(needed[kernel] & ~next.done))
+        then |= only(kernel);
+    path.push_back(next.kernel);
+    if (search(next.done, then, next.live, bar, work))
+      return true;
+    path.pop_back();
+    if (work < 0)
+      return false;
+  }
+  failed.insert(done);
+  return false;
+}
+
+std::vector<int> StretchOrderer::run(int64_t bar, int64_t goal, int64_t &work) {
+  Set first = 0;
+  for (int kernel = 0, count = kernels.size(); kernel < count; ++kernel)
+    if (!(waiting & only(kernel)) && !needed[kernel])
+      first |= only(kernel);
+  std::vector<int> order;
+  while (bar > goal) {
+    path.clear();
+    if (!search(0, first, liveBefore, bar, work))
+      break;
+    order.clear();
+    Set done = 0;
+    int64_t live = liveBefore, peak = 0;
+    for (int kernel : path) {
+      for (Set rest = waitingFor[kernel] & ~done; rest; rest &= rest - 1)
+        order.push_back(kernels[llvm::countr_zero(rest)]);
+      order.push_back(kernels[kernel]);
+      peak = std::max(peak, step(kernel, done, live));
+    }
+    bar = peak;
+  }
+  return order;
 }
 
 } // namespace
@@ -252,10 +321,15 @@ void mlir::fp8::improveOrder(const KernelGraph &graph, std::vector<int> &order,
     }
     // To make the stretch ready takes time by the size of the program.
     left -= numKernels / 16;
+    // What is as high elsewhere stays.
+    int64_t goal = floor;
+    for (int place = 0; place < numKernels; ++place)
+      if (place < begin || place >= end)
+        goal = std::max(goal, reached.live[place]);
     std::vector<int> better;
     if (left > 0)
       better = StretchOrderer(graph, current, begin, end)
-                   .run(std::min(reached.peak, bar), left);
+                   .run(std::min(reached.peak, bar), goal, left);
     std::vector<int> next = current;
     llvm::copy(better, next.begin() + begin);
     // What is written in place depends on the order.

@@ -33,6 +33,10 @@ static constexpr int kMinEvaluations = 24, kMaxEvaluations = 1800;
 static constexpr int64_t kMaxWalkWork = 24'000'000;
 static constexpr int kMaxWalkEvaluations = 5000;
 static constexpr int kRefinementRounds = 3;
+/// What a step of the frontier is refined from, as a part of the peak: smaller
+/// ones are none to a user. Where layers are left out the peaks are guesses,
+/// and all steps are refined.
+static constexpr double kSmallestStep = 1.0 / 200;
 /// In a graph of more than so many nodes, a plan whose peak is this many times
 /// that of another one, which is no slower, is not looked at for a better
 /// order.
@@ -576,7 +580,10 @@ void PlanSearch::fillSteps(int end) {
 }
 
 void PlanSearch::refine(ArrayRef<const PlanOption *> frontier, int end) {
-  for (const PlanOption *option : frontier)
+  for (auto [index, option] : llvm::enumerate(frontier)) {
+    if (borders.empty() && index > 0 &&
+        option->peak - frontier[index - 1]->peak < kSmallestStep * option->peak)
+      continue;
     for (const SmallVector<int> &members : classes)
       for (int member : members) {
         if (getNumEvaluations() >= end)
@@ -584,6 +591,7 @@ void PlanSearch::refine(ArrayRef<const PlanOption *> frontier, int end) {
         if (option->selection[member])
           evaluate(withKept(option->selection, member, false));
       }
+  }
 }
 
 std::vector<const PlanOption *> PlanSearch::getFrontier() const {

@@ -372,6 +372,8 @@ void mlir::fp8::improveSchedule(const KernelGraph &graph,
 
 bool mlir::fp8::mayGetBelow(const KernelGraph &graph, std::vector<int> order,
                             PeakInfo info, int64_t floor, int64_t bar) {
-  improveOrder(graph, order, info, getSets(graph, kMaxTrialWork), floor, bar);
+  // Any order below the bar will do.
+  improveOrder(graph, order, info, getSets(graph, kMaxTrialWork),
+               std::max(floor, bar - 1), bar);
   return info.peak < bar;
 }
