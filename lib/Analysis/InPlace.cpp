@@ -23,15 +23,37 @@ struct Read {
 
 struct Member {
   Operation *op = nullptr;
-  SmallVector<Read, 4> reads; ///< one an operand
-  SmallVector<int, 2> results;
+  unsigned firstRead = 0, numReads = 0; ///< of Body::reads, one an operand
+  unsigned firstResult = 0, numResults = 0;
 };
 
 /// The ops of a kernel, without views and constants.
 struct Body {
-  SmallVector<Member, 8> members;
-  SmallVector<Read, 2> outputs; ///< the values that are written to memory
+  SmallVector<Member, 16> members;
+  SmallVector<Read, 64> reads;
+  SmallVector<int, 32> results;
+  SmallVector<Read, 4> outputs; ///< the values that are written to memory
   int result = -1;              ///< which of them the rule is about
+
+  /// Adds a member; what it reads and makes is added after it.
+  void add(Operation *op) {
+    members.push_back(
+        {op, unsigned(reads.size()), 0, unsigned(results.size()), 0});
+  }
+  void addRead(Read read) {
+    reads.push_back(read);
+    ++members.back().numReads;
+  }
+  void addResult(int value) {
+    results.push_back(value);
+    ++members.back().numResults;
+  }
+  ArrayRef<Read> readsOf(const Member &member) const {
+    return ArrayRef(reads).slice(member.firstRead, member.numReads);
+  }
+  ArrayRef<int> resultsOf(const Member &member) const {
+    return ArrayRef(results).slice(member.firstResult, member.numResults);
+  }
 };
 
 /// What `value` of the program is in memory.
@@ -62,11 +84,11 @@ Body readMembers(const KernelGraph &graph, const KernelNode &kernel,
   }
   for (int id : kernel.members) {
     const Instance &instance = program.instances[id];
-    Member &member = body.members.emplace_back();
-    member.op = program.node(instance).op;
+    body.add(program.node(instance).op);
     for (int operand : instance.operands)
-      member.reads.push_back(getRead(program, operand));
-    member.results.assign(instance.results.begin(), instance.results.end());
+      body.addRead(getRead(program, operand));
+    for (int value : instance.results)
+      body.addResult(value);
   }
   return body;
 }
@@ -91,12 +113,11 @@ Body readKernelOp(const KernelGraph &graph, const Instance &instance,
       reads[op.getResult(0)] = read;
       continue;
     }
-    Member &member = body.members.emplace_back();
-    member.op = &op;
+    body.add(&op);
     for (Value operand : op.getOperands())
-      member.reads.push_back(reads.lookup(operand));
+      body.addRead(reads.lookup(operand));
     for (Value result : op.getResults()) {
-      member.results.push_back(next);
+      body.addResult(next);
       reads[result] = {next++, true};
     }
   }
@@ -118,15 +139,16 @@ bool canLoopWriteOver(const Body &body, int operand) {
   // A tensor in pieces keeps what other kernels have written.
   for (const Member &member : body.members)
     if (isa<UpdateSliceOp>(member.op) &&
-        (llvm::is_contained(member.results, body.outputs[body.result].value) ||
-         member.reads.back().value == operand))
+        (llvm::is_contained(body.resultsOf(member),
+                            body.outputs[body.result].value) ||
+         body.readsOf(member).back().value == operand))
       return false;
   llvm::SmallDenseSet<int, 16> computed, reductions; // looked up only
   computed.insert(operand);
   bool readsBack = false;
   for (const Member &member : body.members) {
     bool any = false;
-    for (auto [number, read] : llvm::enumerate(member.reads)) {
+    for (auto [number, read] : llvm::enumerate(body.readsOf(member))) {
       readsBack |= reductions.contains(read.value);
       if (!computed.contains(read.value))
         continue;
@@ -135,9 +157,9 @@ bool canLoopWriteOver(const Body &body, int operand) {
       any = true;
     }
     if (isa<AmaxOp, ReduceOp>(member.op))
-      reductions.insert_range(member.results);
+      reductions.insert_range(body.resultsOf(member));
     if (any)
-      computed.insert_range(member.results);
+      computed.insert_range(body.resultsOf(member));
   }
   // In one pass all operands are read at an element before any result is
   // written there. A later pass would read what an earlier one has written.
@@ -155,10 +177,11 @@ bool canMatmulWriteOver(const Body &body, int operand) {
       matmul.getAcc().getType() != matmul.getResult().getType())
     return false;
   unsigned acc = matmul.getAccMutable().begin()->getOperandNumber();
-  for (auto [number, read] : llvm::enumerate(body.members.front().reads))
+  ArrayRef<Read> reads = body.readsOf(body.members.front());
+  for (auto [number, read] : llvm::enumerate(reads))
     if ((read.value == operand) != (number == acc))
       return false;
-  return body.members.front().reads[acc].whole;
+  return reads[acc].whole;
 }
 
 /// True for tensors of one shape whose elements have one width.

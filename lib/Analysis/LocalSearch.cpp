@@ -23,10 +23,10 @@ static constexpr int kMaxSteps = 12, kTenure = 8;
 /// Changes of a kind that are tried from one plan: so many over the nodes of
 /// the graph, within bounds.
 static constexpr size_t kChangeWork = 4000, kMinChanges = 8, kMaxChanges = 64;
-/// Walks in graphs of more nodes than this end after so many evaluations that
-/// found nothing.
+/// Walks in graphs of more nodes than this end after evaluations that found
+/// nothing: so many over the nodes.
 static constexpr size_t kMaxPatientNodes = 69;
-static constexpr int kPatience = 150;
+static constexpr size_t kPatienceWork = 20'000;
 
 namespace {
 
@@ -186,8 +186,10 @@ int64_t PlanOption::getExcess(int64_t limit) const {
 
 bool PlanSearch::isWalked(int end) const {
   int spent = getNumEvaluations();
-  return spent >= end || (graph.nodes.size() > kMaxPatientNodes &&
-                          spent - lastFound >= kPatience);
+  return spent >= end ||
+         (graph.nodes.size() > kMaxPatientNodes &&
+          static_cast<size_t>(spent - lastFound) * graph.nodes.size() >=
+              kPatienceWork);
 }
 
 void PlanSearch::walk(const PlanOption &start, int64_t limit, int end) {

@@ -279,8 +279,7 @@ const PlanOption &PlanSearch::evaluate(Selection selection) {
   option.isExact = !borders.empty() || !isOrderImproved(kernels);
   if (!option.isExact && (graph.nodes.size() <= kMaxOrderedNodes ||
                           info.peak <= kMostAbove * bar)) {
-    int64_t floor = getPeakBound(
-        kernels, info.peakKernel < 0 ? -1 : order[info.peakKernel]);
+    int64_t floor = getFloor(kernels, order, info);
     option.isExact = info.peak <= floor;
     if (floor < bar && mayGetBelow(kernels, order, info, floor, bar)) {
       improveSchedule(kernels, order, info, floor);

@@ -83,7 +83,7 @@ private:
 void Materializer::instantiate(int node, bool copy, ArrayRef<int> operands) {
   const PlanNode &source = graph.nodes[node];
   int id = program.instances.size();
-  Instance instance;
+  Instance &instance = program.instances.emplace_back();
   instance.node = node;
   instance.backward = turn >= graph.firstBackward;
   instance.copy = copy;
@@ -97,7 +97,6 @@ void Materializer::instantiate(int node, bool copy, ArrayRef<int> operands) {
         result, id, aliased < 0 ? -1 : program.values[operands[aliased]].root);
     instance.results.push_back(current[result]);
   }
-  program.instances.push_back(std::move(instance));
 }
 
 int Materializer::resolve(int value) {

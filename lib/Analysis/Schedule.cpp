@@ -358,9 +358,17 @@ std::vector<int> mlir::fp8::schedule(const KernelGraph &graph) {
   auto [order, info] = scheduleRoughly(graph);
   if (!isOrderImproved(graph))
     return std::move(order);
-  int kernel = info.peakKernel < 0 ? -1 : order[info.peakKernel];
-  improveSchedule(graph, order, info, getPeakBound(graph, kernel));
+  improveSchedule(graph, order, info, getFloor(graph, order, info));
   return std::move(order);
+}
+
+int64_t mlir::fp8::getFloor(const KernelGraph &graph, ArrayRef<int> order,
+                            const PeakInfo &info) {
+  int numKernels = order.size();
+  if (graph.firstBackward <= kMaxStretch &&
+      numKernels - graph.firstBackward <= kMaxStretch)
+    return 0;
+  return getPeakBound(graph, info.peakKernel < 0 ? -1 : order[info.peakKernel]);
 }
 
 void mlir::fp8::improveSchedule(const KernelGraph &graph,

@@ -15,7 +15,9 @@
 #include "fp8/Transforms/Residuals.h"
 #include "fp8/Transforms/RowRegions.h"
 
+#include "mlir/IR/IRMapping.h"
 #include "llvm/ADT/ScopeExit.h"
+#include <limits>
 #include <set>
 
 using namespace mlir;
@@ -81,12 +83,19 @@ void mlir::fp8::explainPieces(func::FuncOp func, const Target &target,
 
 OwningOpRef<func::FuncOp>
 PieceSearch::applySelectionTo(const Selection &selection) {
-  OwningOpRef<func::FuncOp> copy(cast<func::FuncOp>(graph.func->clone()));
+  IRMapping copies;
+  OwningOpRef<func::FuncOp> copy(cast<func::FuncOp>(graph.func->clone(copies)));
   if (!graph.step)
     return copy;
-  FailureOr<PlanGraph> own = PlanGraph::build(*copy, *graph.target);
-  assert(succeeded(own) && "the original has a graph");
-  applySelection(*own, materialize(*own, selection));
+  // The graph of the copy is that of the original.
+  PlanGraph own = graph;
+  own.func = *copy;
+  own.step = cast<StepOp>(copies.lookup(own.step.getOperation()));
+  for (PlanNode &node : own.nodes)
+    node.op = copies.lookup(node.op);
+  for (PlanValue &value : own.values)
+    value.value = copies.lookup(value.value);
+  applySelection(own, materialize(own, selection));
   return copy;
 }
 
@@ -140,24 +149,28 @@ MadePlan PieceSearch::make(const PiecePlan &plan) {
   return made;
 }
 
-void PieceSearch::evaluate(func::FuncOp func, PiecePlan &plan) {
-  FailureOr<PlanGraph> own = PlanGraph::build(func, *graph.target);
-  assert(succeeded(own) && "what is split has a graph");
-  Program program = materialize(*own, selectSaveAll(*own));
+void PieceSearch::evaluate(const Program &program, PiecePlan &plan) {
   KernelGraph kernels = formKernels(program, fusion);
   plan.seconds = kernels.getSeconds();
   auto [order, info] = scheduleRoughly(kernels);
   plan.peak = info.peak;
   if (!isOrderImproved(kernels))
     return;
-  int64_t floor =
-      getPeakBound(kernels, info.peakKernel < 0 ? -1 : order[info.peakKernel]);
-  if (llvm::any_of(known, [&, seconds = plan.seconds](auto other) {
-        return other.first <= seconds && other.second <= floor;
-      }))
+  int64_t floor = getFloor(kernels, order, info);
+  int64_t bar = std::numeric_limits<int64_t>::max();
+  for (auto [seconds, peak] : known)
+    if (seconds <= plan.seconds)
+      bar = std::min(bar, peak);
+  if (floor >= bar || !mayGetBelow(kernels, order, info, floor, bar))
     return;
   improveSchedule(kernels, order, info, floor);
   plan.peak = info.peak;
+}
+
+void PieceSearch::evaluate(func::FuncOp func, PiecePlan &plan) {
+  FailureOr<PlanGraph> own = PlanGraph::build(func, *graph.target);
+  assert(succeeded(own) && "what is split has a graph");
+  evaluate(materialize(*own, selectSaveAll(*own)), plan);
 }
 
 namespace {
@@ -220,6 +233,10 @@ PiecePlan PieceSearch::splitAll(const Selection &selection, int64_t pieces) {
   OwningOpRef<func::FuncOp> func = applySelectionTo(selection);
   // As splitRows splits what is marked so.
   std::vector<Candidate> candidates = findCandidates(*func, *graph.target);
+  if (candidates.empty()) {
+    evaluate(materialize(graph, selection), plan);
+    return plan;
+  }
   for (const Candidate &candidate : candidates)
     plan.marks.push_back({candidate.matmul, pieces});
   for (const Candidate &candidate : candidates)

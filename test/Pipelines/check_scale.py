@@ -7,9 +7,9 @@
 #                      and programs in which nothing repeats
 #
 # Times are processor seconds, which a busy machine makes twice as long as well:
-# the limits are three times what an idle one takes or more (0.2 to 0.35 s for a
-# layer, 2 to 5 s for 126), and so far below what a planner takes whose time
-# grows with the square of the program.
+# the limits are two to three times what an idle one takes or more (0.1 to 0.2 s
+# for a layer, 2 to 5 s for 126), and so far below what a planner takes whose
+# time grows with the square of the program.
 #
 # ===-------------------------------------------------------------=== #
 
@@ -21,6 +21,8 @@ import sys
 GIB = 1 << 30
 # What plans reach without a budget, with some room (docs/performance.md).
 LARGEST_GAP = 2
+# Processor seconds for one layer, of which an idle machine takes less than half.
+LONGEST_LAYER = 0.5
 
 
 def plan(text):
@@ -58,7 +60,9 @@ def main():
     gen = sys.argv[1]
     for kind in ("ffn", "block"):
         seconds = {count: plan_layers(gen, kind, count)[1] for count in (1, 8, 32, 126)}
-        assert seconds[1] < 1, f"{kind}: {seconds} s"
+        # The best of three: the machine may be busy with other things.
+        layer = min(seconds[1], *(plan_layers(gen, kind, 1)[1] for _ in range(2)))
+        assert layer < LONGEST_LAYER, f"{kind}: a layer took {layer} s"
         assert seconds[126] < 30, f"{kind}: {seconds} s"
         for fewer, more in ((1, 8), (8, 32), (32, 126)):
             assert seconds[more] < 3 * more / fewer * max(seconds[fewer], 0.5), f"{kind}: {seconds} s"

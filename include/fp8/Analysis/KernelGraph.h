@@ -93,6 +93,11 @@ bool isOrderImproved(const KernelGraph &graph);
 bool mayGetBelow(const KernelGraph &graph, std::vector<int> order,
                  PeakInfo info, int64_t floor, int64_t bar);
 
+/// A floor for improveSchedule: getPeakBound, but 0 where a search for an order
+/// takes all kernels of a region at once. It finds the same, and sooner.
+int64_t getFloor(const KernelGraph &graph, ArrayRef<int> order,
+                 const PeakInfo &info);
+
 /// Bytes that the peak of no order is below; 0 where nothing is known. `kernel`
 /// is looked at more closely than the others: the one at the peak of some
 /// order.

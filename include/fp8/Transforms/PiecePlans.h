@@ -73,8 +73,11 @@ private:
   OwningOpRef<func::FuncOp> apply(const PiecePlan &plan,
                                   SmallVectorImpl<int> *residuals);
   OwningOpRef<func::FuncOp> applySelectionTo(const Selection &selection);
-  /// Peak and time of `plan`, which `func` is. Of one that no order of kernels
-  /// brings to the frontier of `known` the peak is that of a rough order.
+  /// Peak and time of `plan`, which is `program`. Of one that no order of
+  /// kernels brings to the frontier of `known` the peak is that of a rough
+  /// order.
+  void evaluate(const Program &program, PiecePlan &plan);
+  /// The same of a plan that `func` is.
   void evaluate(func::FuncOp func, PiecePlan &plan);
 
   /// Time and peak of the plans that find() knows; empty outside of it.
