@@ -60,12 +60,28 @@ struct Lowered {
   int64_t workspaceBytes = 0;
 };
 
+/// The most that a load or store moves.
+static constexpr int64_t kVectorBytes = 16;
+
 /// Whether a result is written over an operand, or an operand is state.
 static bool hasAliases(KernelOp kernel) {
   std::optional<ArrayRef<int64_t>> inPlace = kernel.getInPlace();
   return kernel.getKind() == KernelKind::State ||
          (inPlace &&
           llvm::any_of(*inPlace, [](int64_t over) { return over >= 0; }));
+}
+
+/// What LLVM may take pointer `number` of the kernel to be a multiple of. Slots
+/// are multiples of 256, but LLVM widens loads as far as this up to beyond the
+/// end of a tensor that is no multiple of it.
+static int64_t alignmentOf(KernelOp kernel, unsigned number) {
+  unsigned operands = kernel.getNumOperands();
+  if (number >= operands + kernel.getNumResults())
+    return kVectorBytes; // the workspace
+  Value value = number < operands ? kernel.getOperand(number)
+                                  : kernel.getResult(number - operands);
+  int64_t bytes = getByteSize(value.getType());
+  return bytes == 0 ? kVectorBytes : std::min(kVectorBytes, bytes & -bytes);
 }
 
 /// Has the pointers to results point to what the kernel makes of them.
@@ -260,7 +276,7 @@ private:
         function.setArgAttr(i, LLVM::LLVMDialect::getReadonlyAttrName(),
                             builder.getUnitAttr());
       function.setArgAttr(i, LLVM::LLVMDialect::getAlignAttrName(),
-                          builder.getI64IntegerAttr(16));
+                          builder.getI64IntegerAttr(alignmentOf(kernel, i)));
     }
     SmallVector<Value> arguments(entry->getArguments());
     SharedMemory shared(kernels, symbol);
