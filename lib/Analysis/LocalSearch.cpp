@@ -26,7 +26,7 @@ static constexpr size_t kChangeWork = 4000, kMinChanges = 8, kMaxChanges = 64;
 /// Walks in graphs of more nodes than this end after evaluations that found
 /// nothing: so many over the nodes.
 static constexpr size_t kMaxPatientNodes = 69;
-static constexpr size_t kPatienceWork = 20'000;
+static constexpr size_t kPatienceWork = 40'000;
 
 namespace {
 

@@ -70,9 +70,13 @@ Offloader::Offloader(const KernelGraph &graph, ArrayRef<int> order)
     const PlanValue &entry = program.graphValue(root);
     Use &use = uses[root];
     if (lastName[root] != value || entry.escapes || entry.bytes == 0 ||
-        entry.copies != 1 || ranges[root].first < 0 || use.made < 0 ||
-        use.firstBackward < 0)
+        entry.copies != 1 || use.made < 0 || use.firstBackward < 0)
       continue;
+    if (ranges[root].first < 0) {
+      if (ranges[root].predecessor >= 0)
+        inArguments.push_back(number);
+      continue;
+    }
     use.residual = number;
     for (int position : madeBy[program.values[value].instance])
       use.made = std::max(use.made, position);

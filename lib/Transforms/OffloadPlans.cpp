@@ -48,17 +48,26 @@ static SmallVector<int> findRoots(const MadePlan &made,
 }
 
 /// The residuals of `program`, that of a selection, which `fp8.policy` says to
-/// offload, and the first value that backward does not read at all, or -1.
+/// offload, without those that take no memory in `made`; and the first value
+/// that backward does not read at all, or -1.
 static std::pair<SmallVector<int>, int> findAsked(const PlanGraph &graph,
-                                                  const Program &program) {
-  SmallVector<int> numbers;
+                                                  const Program &program,
+                                                  const MadePlan &made,
+                                                  const Offloader &offloader) {
+  SmallVector<int> numbers, inArguments;
+  for (int number : offloader.getInArguments())
+    inArguments.push_back(made.residuals[number]);
   int unread = -1;
   for (int value : getAskedOffloads(graph)) {
-    size_t before = numbers.size();
-    for (auto [number, residual] : llvm::enumerate(program.residuals))
-      if (program.values[residual].value == value)
+    bool isRead = false;
+    for (auto [number, residual] : llvm::enumerate(program.residuals)) {
+      if (program.values[residual].value != value)
+        continue;
+      isRead = true;
+      if (!llvm::is_contained(inArguments, static_cast<int>(number)))
         numbers.push_back(number);
-    if (numbers.size() == before && unread < 0)
+    }
+    if (!isRead && unread < 0)
       unread = value;
   }
   return {numbers, unread};
@@ -86,7 +95,7 @@ std::vector<PiecePlan> mlir::fp8::findOffloadPlans(const PlanGraph &graph,
     SmallVector<int> asked;
     if (isAsked) {
       auto [numbers, unread] =
-          findAsked(graph, materialize(graph, from.selection));
+          findAsked(graph, materialize(graph, from.selection), made, offloader);
       asked = findRoots(made, offloader, numbers);
       if (unread >= 0 || asked.size() != numbers.size())
         continue; // Not what was asked for.
@@ -108,9 +117,9 @@ FailureOr<PiecePlan> mlir::fp8::offloadAsked(const PlanGraph &graph,
                                              PieceSearch &search,
                                              PiecePlan plan) {
   Program program = materialize(graph, plan.selection);
-  auto [numbers, failing] = findAsked(graph, program);
   MadePlan made = search.make(plan);
   Offloader offloader(made.kernels, made.order);
+  auto [numbers, failing] = findAsked(graph, program, made, offloader);
   SmallVector<int> roots = findRoots(made, offloader, numbers);
   for (int number : numbers)
     if (failing < 0 &&

@@ -64,6 +64,10 @@ public:
   /// Program::residuals.
   int getResidual(int root) const { return uses[root].residual; }
 
+  /// What is kept for backward where a donated argument was, and so takes no
+  /// memory: positions in Program::residuals.
+  ArrayRef<int> getInArguments() const { return inArguments; }
+
   /// Copies `roots`, candidates each, out as soon as they are made and back as
   /// late as it takes to hide the copy. Copies of one direction follow one
   /// another.
@@ -84,7 +88,7 @@ private:
   const KernelGraph &graph;
   std::vector<int> order;
   std::vector<double> startOf; ///< of each position, as if nothing waited
-  SmallVector<int> candidates;
+  SmallVector<int> candidates, inArguments;
   std::vector<Use> uses; ///< by root
 };
 

@@ -155,6 +155,14 @@ void PlacementChecker::checkKernel(KernelOp kernel, const LineOp &lineOp) {
     if (!storage.inCaller)
       entered[id] = enter(kernel, offset, storage.room, id);
   }
+  for (OpResult result : kernel->getResults()) {
+    unsigned number = result.getResultNumber();
+    if (offsets && number < offsets->size() && (*offsets)[number] != -1 &&
+        getAliasedOperand(result))
+      error(kernel) << "places result " << number << " at "
+                    << (*offsets)[number]
+                    << ", but it stays where an operand is; expected offset -1";
+  }
   if (kernel.getWorkspace() <= 0)
     return;
   std::optional<uint64_t> offset = kernel.getWorkspaceOffset();

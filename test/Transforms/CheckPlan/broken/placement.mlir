@@ -186,3 +186,18 @@ func.func @both(%x: tensor<64xf32>) -> (tensor<64xf32> {fp8.placement = "caller"
   }
   return %y, %y : tensor<64xf32>, tensor<64xf32>
 }
+
+// -----
+
+func.func @piece_elsewhere(%x: tensor<32x16xbf16>) -> tensor<64x16xbf16> attributes {fp8.arena_bytes = 4096 : i64} {
+  %a = fp8.kernel loop (%0 = %x : tensor<32x16xbf16>) -> (tensor<64x16xbf16>) attributes {offsets = array<i64: 0>} {
+    %1 = fp8.update_slice %0 [0, 0] : tensor<32x16xbf16> -> tensor<64x16xbf16>
+    fp8.yield %1 : tensor<64x16xbf16>
+  }
+  // expected-error @+1 {{places result 0 at 2048, but it stays where an operand is; expected offset -1}}
+  %b = fp8.kernel loop (%0 = %x : tensor<32x16xbf16>, %w = %a : tensor<64x16xbf16>) -> (tensor<64x16xbf16>) attributes {offsets = array<i64: 2048>} {
+    %1 = fp8.update_slice %0 [32, 0] into(%w : tensor<64x16xbf16>) : tensor<32x16xbf16> -> tensor<64x16xbf16>
+    fp8.yield %1 : tensor<64x16xbf16>
+  }
+  return %b : tensor<64x16xbf16>
+}
