@@ -67,9 +67,11 @@ LogicalResult PlacePass::place(func::FuncOp func, const Target &target) {
                      static_cast<int64_t>(position) + 1, kernel.workspace});
   }
   // The greedy orders alone may miss the peak by more than 5%; so many nodes
-  // are a fraction of a second.
+  // are about a second, as a node takes longer the more items there are.
+  constexpr int64_t kMaxNodes = 1'000'000, kMaxWork = 50'000'000;
   PackOptions options;
-  options.nodeLimit = 1'000'000;
+  options.nodeLimit = std::min<int64_t>(
+      kMaxNodes, kMaxWork / std::max<int64_t>(items.size(), 1));
   PackResult packed = pack(items, options);
 
   OpBuilder builder(func.getContext());
