@@ -114,6 +114,9 @@ OpCost matmulCost(MatmulOp op) {
   int64_t outputs = getElements(op.getResult());
   int64_t k = cast<RankedTensorType>(op.getA().getType()).getDimSize(1);
   setProductFlops(op, multiply(outputs, 2 * k + (op.getAcc() ? 1 : 0)), cost);
+  if (op.getAcc())
+    cost.bytesAccumulated =
+        getByteSize(op.getAcc().getType()) + getByteSize(op.getType());
   return cost;
 }
 

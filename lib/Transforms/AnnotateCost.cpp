@@ -51,6 +51,7 @@ DictionaryAttr toAttribute(Builder builder, const OpCost &cost,
   append("flops_f32", cost.flopsF32);
   append("bytes_read", cost.bytesRead);
   append("bytes_written", cost.bytesWritten);
+  append("bytes_accumulated", cost.bytesAccumulated);
   append("bytes_sent", cost.bytesSent);
   append("scratch", cost.scratch);
   list.append("recompute", builder.getStringAttr(stringify(cost.recompute)));

@@ -34,9 +34,12 @@ struct OpCost {
   int64_t flopsF32 = 0;     ///< everything elementwise, reductions, f32 matmuls
   int64_t bytesRead = 0;    ///< from memory, each operand once
   int64_t bytesWritten = 0; ///< to memory, each result once
-  int64_t bytesSent = 0;    ///< over the link, per rank (what it receives)
-  int64_t bytesHost = 0;    ///< to or from host memory
-  int64_t scratch = 0;      ///< workspace bytes beside operands and results
+  int64_t bytesAccumulated =
+      0; ///< of those, what a matmul moves once its products are done: its
+         ///< accumulator and the result that it becomes
+  int64_t bytesSent = 0; ///< over the link, per rank (what it receives)
+  int64_t bytesHost = 0; ///< to or from host memory
+  int64_t scratch = 0;   ///< workspace bytes beside operands and results
   Recompute recompute = Recompute::Yes;
 };
 

@@ -166,8 +166,8 @@ def FP8AnnotateCostPass : Pass<"fp8-annotate-cost", "::mlir::ModuleOp"> {
   let summary = "writes the cost of each op into attributes";
   let description = [{
     For tests: `fp8.cost`, a dictionary of `flops_f8`, `flops_f8_row`, `flops_f8_block`, `flops_bf16`, `flops_f32`,
-    `bytes_read`, `bytes_written`, `bytes_sent` and `scratch` (each left out where it is 0), `recompute` (free, yes,
-    priced or never), and `ns`, the estimate on the module's target.
+    `bytes_read`, `bytes_written`, `bytes_accumulated`, `bytes_sent` and `scratch` (each left out where it is 0),
+    `recompute` (free, yes, priced or never), and `ns`, the estimate on the module's target.
   }];
 }
 

@@ -103,8 +103,12 @@ double mlir::fp8::estimateSeconds(const Target &target, const OpCost &cost) {
                    cost.flopsF8Block / target.flopsF8Block +
                    cost.flopsBF16 / target.flopsBF16 +
                    cost.flopsF32 / target.flopsF32;
+  // Products hide what their operands take to move, but not what is added to
+  // them at the end.
+  double after = double(cost.bytesAccumulated) / target.copyBytesPerSecond;
   double memory = (double(cost.bytesRead) + double(cost.bytesWritten)) /
-                  target.copyBytesPerSecond;
+                      target.copyBytesPerSecond -
+                  after;
   double link = cost.bytesSent ? target.linkLatencySeconds +
                                      cost.bytesSent / target.linkBytesPerSecond
                                : 0;
@@ -112,5 +116,5 @@ double mlir::fp8::estimateSeconds(const Target &target, const OpCost &cost) {
     return estimateHostSeconds(target, cost.bytesHost);
   // The second half of a collective launches nothing.
   double launch = compute + memory + link > 0 ? target.launchSeconds : 0;
-  return std::max(compute, memory) + link + launch;
+  return std::max(compute, memory) + after + link + launch;
 }

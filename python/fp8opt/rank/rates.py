@@ -2,7 +2,7 @@
 #
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
-# Rates to compare policies of recomputation by: those of one H200, as bench/calibrate.py measured them (the compiler's target
+# Rates to compare policies of recomputation by: those of the H200, as bench/calibrate.py measured them (the compiler's target
 # file h200.json; a test holds these to it). They rank policies; they do not predict a job's step, whose communication is not
 # in them.
 #
@@ -14,8 +14,8 @@ from .graph import Graph, Op
 __all__ = ["BACKWARD", "COPY_BYTES_PER_SECOND", "FLOPS", "op_us"]
 
 # Floating-point operations a second of a matmul by recipe, and bytes a second read and written of everything else.
-FLOPS = {"tensorwise": 1341e12, "block": 1073e12, "mxfp8": 1073e12, "bf16": 785e12}
-COPY_BYTES_PER_SECOND = 3.512e12
+FLOPS = {"tensorwise": 1345e12, "block": 1078e12, "mxfp8": 1078e12, "bf16": 785e12}
+COPY_BYTES_PER_SECOND = 3.46e12
 
 # How many times as long backward takes: two matmuls for each of forward, in attention five for two (arXiv 2205.14135).
 BACKWARD = {"core_attn": 2.5}

@@ -294,22 +294,29 @@ def compute_seconds(op, rates):
         (m, k), _ = generic_ir.shape_of(op.operand_types[0])
         (_, n), _ = generic_ir.shape_of(op.operand_types[1])
         # An accumulator is one more addition an element.
-        segments = re.search(r"operandSegmentSizes = array<i32: ([\d, ]+)>", op.attributes).group(1)
-        return m * n * (2 * k + int(segments.split(",")[-1])) / matmul_rate(op, rates)
+        return m * n * (2 * k + has_accumulator(op)) / matmul_rate(op, rates)
     if op.name in plan_runs.ALIASES or FLOPS.get(op.name) == 0 or not op.result_types:
         return 0
     shape, _ = generic_ir.shape_of((op.operand_types if op.name in OF_OPERAND else op.result_types)[0])
     return FLOPS.get(op.name, 1) * math.prod(shape) / rates["flops_f32"]
 
 
+def has_accumulator(op):
+    return re.search(r"operandSegmentSizes = array<i32: ([\d, ]+)>", op.attributes).group(1).endswith("1")
+
+
 def seconds_of(ops, moved, rates):
-    """The time of ops that move so many bytes: the slower of arithmetic and memory, the link, and a launch."""
-    link = 0
+    """The time of ops that move so many bytes: the slower of arithmetic and memory, what a matmul moves after it, the link,
+    and a launch."""
+    link = after = 0
+    if ops[0].name == "fp8.matmul" and has_accumulator(ops[0]):
+        after = generic_ir.bytes_of(ops[0].operand_types[-1]) + generic_ir.bytes_of(ops[0].result_types[0])
     if ops[0].name in ("fp8.all_gather", "fp8.all_gather_start"):
         _, sent = moved_by(ops[0])
         link = rates["link_latency_seconds"] + sent / rates["link_bytes_per_second"]
     compute = sum(compute_seconds(op, rates) for op in ops)
-    return max(compute, moved / rates["copy_bytes_per_second"]) + link + rates["launch_seconds"]
+    copy = rates["copy_bytes_per_second"]
+    return max(compute, (moved - after) / copy) + after / copy + link + rates["launch_seconds"]
 
 
 def moved_by(op):

@@ -17,8 +17,9 @@ func.func @matmul_row(%a: !q, %b: !r, %sa: tensor<64x1xf32>, %sb: tensor<1x48xf3
 // -----
 
 // CHECK-LABEL: func.func @matmul_kinds
-// 2 * 16 * 16 * 16 + 16 * 16 with an accumulator; read 2 * 512 + 1024.
-// CHECK: fp8.matmul {{.*}}fp8.cost = {bytes_read = 2048 : i64, bytes_written = 1024 : i64, flops_bf16 = 8448 : i64,
+// 2 * 16 * 16 * 16 + 16 * 16 with an accumulator; read 2 * 512 + 1024. The accumulator and the result, 2048 bytes at 8e9 /s, take
+// 256 ns after the products, 8448 flops at 20e9 /s, 422.4 ns; a launch 1000 ns.
+// CHECK: fp8.matmul {{.*}}fp8.cost = {bytes_accumulated = 2048 : i64, bytes_read = 2048 : i64, bytes_written = 1024 : i64, flops_bf16 = 8448 : i64, ns = 1678 : i64,
 // CHECK: fp8.matmul {{.*}}fp8.cost = {{.*}}flops_f32 = 8192 : i64
 // CHECK: fp8.matmul {{.*}}fp8.cost = {bytes_read = 520 : i64, {{.*}}flops_f8 = 8192 : i64
 // CHECK: fp8.matmul {{.*}}fp8.cost = {{.*}}flops_f8_block = 8192 : i64
@@ -35,10 +36,10 @@ func.func @matmul_kinds(%b: tensor<16x16xbf16>, %f: tensor<16x16xf32>, %t: !t, %
 
 // -----
 
-// On the h200: 2 * 16384 * 14336 * 4096 flops at 1400e12 /s take 1374389.5 ns, longer than moving 175 + 470 MB at
-// 3.512e12 /s; a launch 3000 ns.
+// On the h200: 2 * 16384 * 14336 * 4096 flops at 1378e12 /s take 1396331.9 ns, longer than moving 252 + 470 MB at
+// 3.46e12 /s; a launch 3000 ns.
 // CHECK-LABEL: func.func @linear_h200
-// CHECK: fp8.linear {{.*}}fp8.cost = {bytes_read = 251658240 : i64, bytes_written = 469762048 : i64, flops_f8_row = 1924145348608 : i64, ns = 1377390 : i64, recompute = "yes"}
+// CHECK: fp8.linear {{.*}}fp8.cost = {bytes_read = 251658240 : i64, bytes_written = 469762048 : i64, flops_f8_row = 1924145348608 : i64, ns = 1399332 : i64, recompute = "yes"}
 module attributes {fp8.target = "h200"} {
 func.func @linear_h200(%x: tensor<16384x4096xbf16>, %w: tensor<14336x4096xbf16>) -> tensor<16384x14336xbf16> {
   %y = fp8.linear %x, %w recipe <rowwise> : tensor<16384x4096xbf16>, tensor<14336x4096xbf16> -> tensor<16384x14336xbf16>
