@@ -47,8 +47,8 @@ def parse_bytes(text: Union[str, int]) -> int:
 
 
 def format_bytes(size: float) -> str:
-    """Bytes in MiB with one digit, thousands apart: `1,024.0 MiB`."""
-    return f"{size / 2**20:,.1f} MiB"
+    """Bytes in MiB with one digit, thousands apart, and fewer than 0.1 MiB as they are: `1,024.0 MiB`, `2,048 B`."""
+    return f"{size / 2**20:,.1f} MiB" if size == 0 or abs(size) * 10 >= 2**20 else f"{size:,.0f} B"
 
 
 def read_text(path: Union[str, pathlib.Path]) -> str:

@@ -148,6 +148,17 @@ def test_operations_left_to_torch(tools):
     assert backend.left == {"aten.sum.dim_IntList": 2}
 
 
+def test_tensors_without_elements(tools):
+    """PyTorch runs a graph that the dialect has no types for."""
+    module = torch.nn.Linear(8, 8)
+    backend = Backend(target="cpu", compiler=str(tools / "fp8-opt"))
+    torch._dynamo.reset()
+    with pytest.warns(UserWarning, match="expected tensors with elements, but input 'primals_3' has shape"):
+        y = torch.compile(module, backend=backend)(torch.ones(0, 8, requires_grad=True))
+    y.sum().backward()
+    assert y.shape == (0, 8) and not backend.stretches and torch.equal(module.bias.grad, torch.zeros(8))
+
+
 def test_dropout_draws_eagers_mask(tools):
     """Results and gradients are 0 where eager's are."""
     masks = []

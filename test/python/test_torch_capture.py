@@ -18,7 +18,7 @@ from torch_models import MODELS
 
 import fp8opt
 from fp8opt.explanations.planning import plan_graph
-from fp8opt.graphs.graph import from_json, to_json
+from fp8opt.graphs.graph import GraphError, from_json, to_json
 from fp8opt.graphs.measure import capture_compiled
 from fp8opt.graphs.trace import CaptureError
 
@@ -131,8 +131,43 @@ def test_function(tools):
 
 
 def test_branch_on_a_value_is_refused():
-    with pytest.raises(CaptureError, match="what branches on values"):
+    with pytest.raises(CaptureError, match=r"depends on values \(at .*test_torch_capture.py:\d+\); what branches on values"):
         fp8opt.capture(lambda a: a * 2 if a.sum() > 0 else a * 3, torch.randn(4, requires_grad=True))
+
+
+def test_other_errors_are_torchs_with_the_line():
+    def broken(a):
+        return a @ torch.ones(5, 3)
+
+    with pytest.raises(CaptureError, match=r"could not trace .*broken: .+ \(at .*test_torch_capture.py:\d+\)$"):
+        fp8opt.capture(broken, torch.randn(4, 4, requires_grad=True))
+
+
+def test_no_gradient_is_refused():
+    """Nothing is kept for a backward pass that there is not, and no plan is made."""
+    graph = fp8opt.capture(lambda a: a * 2, torch.randn(4))
+    assert [(item.kind, item.region) for item in graph.outputs] == [("output", "forward")]
+    assert [kept.bytes for kept in graph.kept] == [0]
+    with pytest.raises(GraphError, match="does a parameter or an input require a gradient"):
+        fp8opt.explain(lambda a: a * 2, torch.randn(4))
+
+
+def test_updated_inputs_are_known():
+    """The new values of buffers and inputs that forward changes, and whose they are."""
+
+    class Counts(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("seen", torch.zeros(4))
+
+        def forward(self, x, y):
+            self.seen.add_(1)
+            y.mul_(2)
+            return x * y * self.seen
+
+    graph = fp8opt.capture(Counts(), torch.randn(4, requires_grad=True), torch.ones(4), measure=False)
+    of = [item.of for item in graph.outputs if item.kind == "mutation"]
+    assert [next(item.target or item.kind for item in graph.inputs if item.name == name) for name in of] == ["seen", "input"]
 
 
 def test_meta_device_takes_the_fused_attention():

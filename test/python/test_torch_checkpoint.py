@@ -73,3 +73,10 @@ def test_a_layers_policy_serves_all(tools):
 
     assert kept(fastest) == 4 * fastest.plan.plan["saved_bytes"]
     assert kept(least) == 4 * least.plan.plan["saved_bytes"] < kept(fastest)
+
+
+def test_a_block_that_updates_a_buffer(tools):
+    """A checkpoint runs forward twice, and so a buffer is updated twice: the user is told."""
+    block = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.BatchNorm1d(8))
+    with pytest.warns(UserWarning, match=r"1\.num_batches_tracked, 1\.running_mean, 1\.running_var will be updated twice"):
+        checkpoint_context(block, torch.randn(4, 8, requires_grad=True), target="cpu", compiler=str(tools / "fp8-opt"))

@@ -27,7 +27,7 @@ def partition_by(plan: GraphPlan, joint: torch.fx.GraphModule, joint_inputs: Any
     """Splits a joint graph by its plan into a forward and a backward graph."""
     from torch._functorch.partitioners import default_partition
 
-    kept = set(plan.kept)
+    kept = {*plan.kept, *plan.returned}
     forward = {name for node in plan.graph.nodes if node.region == "forward" for name, _ in node.outputs if name}
     once = {node.name for node in plan.graph.nodes if node.random or node.effect}
     for node in joint.graph.nodes:

@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Optional, Tuple, Union
@@ -83,8 +84,13 @@ def checkpoint_context(block: torch.nn.Module, *inputs: Any, kwargs: Optional[Di
     so a plan's order is not followed, only its choice."""
     # As they are: a checkpoint sees operations before any is decomposed.
     graph, _, _ = capture_joint(block, *inputs, kwargs=kwargs, decompositions={})
+    updated = sorted(item.target or item.name for item in graph.inputs
+                     if item.name in {output.of for output in graph.outputs if output.kind == "mutation"})
+    if updated:
+        warnings.warn(f"{', '.join(updated)} will be updated twice a step: a checkpoint runs its block's forward again, and this "
+                      "one updates what it is given", stacklevel=2)
     plan = plan_graph(graph, target, budget=None if budget is None else str(budget), compiler=compiler)
-    kept = set(plan.kept)
+    kept = {*plan.kept, *plan.returned}
     numbers: Dict[str, List[int]] = {}
     counts: Counter = Counter()
     for node in graph.nodes:

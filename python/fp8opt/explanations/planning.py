@@ -79,6 +79,16 @@ class GraphPlan:
                                   for name in self.results_of(entry["value"], entry["bytes"])))
 
     @property
+    def returned(self) -> List[str]:
+        """The graph's forward values that backward reads and whose storage a result, or an input's new value, has: they are there
+        without being kept."""
+        roots = self.graph.roots()
+        results = {roots[item.value] for item in self.graph.outputs if item.region == "forward" and item.value}
+        read = {roots.get(name) for node in self.graph.nodes if node.region == "backward" for name in node.reads()}
+        return [name for node in self.graph.nodes if node.region == "forward" for name, _ in node.outputs
+                if name and name in results & read]
+
+    @property
     def recomputed(self) -> List[str]:
         """The graph's values that backward computes again."""
         return list(dict.fromkeys(self.node_name(entry["value"]) for entry in self.plan["recomputed"]))

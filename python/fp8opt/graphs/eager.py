@@ -26,7 +26,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from .graph import Kept, KeptValue, Location
 from .location import ModuleStack, watch
-from .trace import CaptureError, _Annotate, type_name
+from .trace import _Annotate, refusal, type_name
 
 _CHECKPOINT_FILE = os.path.join("torch", "utils", "checkpoint.py")
 _PLAIN = (torch.Tensor, torch.nn.Parameter, FakeTensor)
@@ -222,8 +222,7 @@ def kept_by_eager(module: torch.nn.Module, *args: Any, kwargs: Optional[Dict[str
             with torch.autograd.graph.saved_tensors_hooks(watched.pack, lambda tensor: tensor), _Annotate(modules):
                 result = module(*inputs, **keywords)
         except Exception as error:  # whatever torch or the module raises
-            raise CaptureError(f"{type_name(module)} could not be run on fake tensors: {error}; what branches on values "
-                               "has to be left out") from error
+            raise refusal(f"{type_name(module)} could not be run on fake tensors", error) from error
         results = [leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, torch.Tensor) and leaf.requires_grad]
         watched._sweep()
         watched.mark_selected()

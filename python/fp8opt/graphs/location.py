@@ -14,7 +14,8 @@ import contextlib
 import os
 import sys
 import sysconfig
-from typing import Iterator, List, Tuple
+from types import TracebackType
+from typing import Iterator, List, Optional, Tuple
 
 import torch
 
@@ -49,6 +50,17 @@ def lines() -> Tuple[str, ...]:
             result.append(f"{_shown(path)}:{frame.f_lineno} {frame.f_code.co_name}")
         frame = frame.f_back
     return tuple(result)
+
+
+def line_of(trace: Optional[TracebackType]) -> str:
+    """`file:line` of the innermost frame of an error that is neither torch's nor this package's; empty where there is none."""
+    found = ""
+    while trace is not None:
+        path = trace.tb_frame.f_code.co_filename
+        if not path.startswith("<") and not path.startswith(_SKIPPED):
+            found = f"{_shown(path)}:{trace.tb_lineno}"
+        trace = trace.tb_next
+    return found
 
 
 class ModuleStack:

@@ -15,11 +15,13 @@ import operator
 from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple
 
 import torch
+from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
 from torch.fx import traceback as fx_traceback
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.overrides import TorchFunctionMode
 
 from .graph import Graph, Input, Location, Node, Output, Ref, Special, Tensor
-from .location import ModuleStack, watch
+from .location import ModuleStack, line_of, watch
 from .sharded import sharded_prefixes, unsharded
 
 # Operations whose schema does not say that their result lies in their operand's storage, though it does.
@@ -32,6 +34,17 @@ _LOCATION = "fp8opt"
 
 class CaptureError(RuntimeError):
     """A module that could not be captured; the text says why and what to do."""
+
+
+def refusal(what: str, error: Exception) -> CaptureError:
+    """The error of a module that torch does not trace, `what` in words: torch's reason, the user's line, and what to do."""
+    line = line_of(error.__traceback__)
+    at = f" (at {line})" if line else ""
+    reason = str(error).strip() or type_name(error)
+    if isinstance(error, (DynamicOutputShapeException, DataDependentOutputException, GuardOnDataDependentSymNode)):
+        return CaptureError(f"{what}: {reason} depends on values{at}; what branches on values has to be captured as its own "
+                            "module")
+    return CaptureError(f"{what}: {reason}{at}")
 
 
 class _Annotate(TorchFunctionMode):
@@ -98,6 +111,9 @@ def _special(argument: Any) -> Any:
 
 
 def type_name(value: Any) -> str:
+    """The name of a value's type, or of the function that it stands for."""
+    if isinstance(value, _Function):
+        return f"{value.function.__module__}.{getattr(value.function, '__qualname__', 'function')}"
     return f"{type(value).__module__}.{type(value).__qualname__}"
 
 
@@ -284,14 +300,14 @@ def _add_outputs(graph: Graph, output: torch.fx.Node, forward_outputs: int) -> N
     """Results, new values of mutated inputs and gradients, as the descriptors on the output node say."""
     descriptions = output.meta.get("desc") or [None] * len(output.args[0])
     inputs = [item for item in graph.inputs if item.kind != "tangent"]
+    described = [(node.meta.get("desc"), node.name) for node in output.graph.nodes if node.op == "placeholder"]
     for index, (value, description) in enumerate(zip(output.args[0], descriptions)):
         forward = index < forward_outputs
         kind, of = "output" if forward else "gradient", ""
         name = type(description).__name__
         if name == "InputMutationAOTOutput":
             kind = "mutation"
-            mutated = getattr(description.mutated_input, "target", "")
-            of = next((item.name for item in inputs if mutated and item.target == mutated), "")
+            of = next((name for given, name in described if given == description.mutated_input), "")
         if not forward and index - forward_outputs < len(inputs):
             of = inputs[index - forward_outputs].name
         graph.outputs.append(Output(kind, "forward" if forward else "backward",
@@ -350,10 +366,9 @@ def capture_joint(module: Any, *args: Any, name: str = "", kwargs: Optional[Dict
         try:
             joint = aot_export_joint_with_descriptors(stack, module, args, kwargs, decompositions=decompositions)
         except Exception as error:  # whatever torch raises, for whatever reason
-            raise CaptureError(f"torch {torch.__version__} could not trace {type_name(module)}: {error}; what "
-                               "branches on values has to be captured as its own module") from error
+            raise refusal(f"torch {torch.__version__} could not trace {type_name(module)}", error) from error
         forward_outputs = _forward_outputs(joint)
-        graph = from_joint(joint.graph_module, forward_outputs, name or type(module).__name__)
+        graph = from_joint(joint.graph_module, forward_outputs, name or type_name(module).rsplit(".", 1)[-1])
     _merge_tied(graph, module)
     marked = tuple(regathered) + sharded_prefixes(module)
     for item in graph.inputs:
@@ -429,9 +444,12 @@ class _Function(torch.nn.Module):
 
 
 def _forward_outputs(joint: Any) -> int:
-    """How many outputs of the joint graph are the forward pass's: all but one for each input that is no tangent."""
+    """How many outputs of the joint graph are the forward pass's: all but one for each input that is no tangent; all where
+    nothing requires a gradient."""
     nodes = list(joint.graph_module.graph.nodes)
     inputs = [node for node in nodes if node.op == "placeholder" and "tangents" not in node.name]
+    if not joint._aot_state.needs_autograd:
+        return len(nodes[-1].args[0])
     return len(nodes[-1].args[0]) - len(inputs)
 
 

@@ -31,7 +31,7 @@ ELEMENTS = {
 ARITHMETIC = ("bfloat16", "float32")
 
 
-@dataclass
+@dataclass(eq=False)
 class Home:
     """What lies in one storage: a value of the program in row-major order of the memory. A constant has no value, but
     `constant`, the number that all its elements are."""
@@ -252,8 +252,6 @@ def import_graph(graph: Graph, name: str = "step") -> Program:
     for item in graph.inputs:
         if item.tensor is None or item.name not in read_in:
             continue
-        if item.tensor.elements == 0:
-            raise GraphError(f"expected tensors with elements, but input '{item.name}' has shape {item.tensor.shape}")
         regathered += [item] if item.regathered else []
         _argument(state, item, groups.get(item.name))
     step = state.f.step()
@@ -262,6 +260,7 @@ def import_graph(graph: Graph, name: str = "step") -> Program:
         for item in regathered:
             _gather(state, item)
         _emit_region(state, live, "forward", EMITTERS)
+        _run_once(state, live)
         first = _yield(state, step, "forward", kept_outputs)
     state.region = "backward"
     with step.backward():
@@ -341,6 +340,8 @@ def _read_inputs(graph: Graph, live: Sequence[Node]) -> set:
 def _argument(state: Importer, item, group: Optional[Tuple[int, int]] = None, donated: bool = False) -> None:
     """An argument for an input; `group` is what an FP8 matrix was scaled by."""
     tensor, marks = item.tensor, ["fp8.donated"] if donated else []
+    if tensor.elements == 0:
+        raise GraphError(f"expected tensors with elements, but input '{item.target or item.name}' has shape {tensor.shape}")
     if item.kind in ("parameter", "buffer"):
         marks.append("fp8.parameter")
     elif item.kind == "tangent":
@@ -384,6 +385,21 @@ def _emit_region(state: Importer, live: Sequence[Node], region: str, emitters: D
         else:
             with state.f.location(node.location.module or "graph", 1):
                 _emit(state, node, emitters)
+
+
+def _run_once(state: Importer, live: Sequence[Node]) -> None:
+    """Keeps from being computed again what forward makes of an input that it updates: by then the input is another."""
+    updated = [state.homes[item.of] for item in state.graph.outputs if item.kind == "mutation" and item.of in state.homes]
+    for node in live:
+        if node.region == "backward" or not any(state.homes.get(name) in updated for name in node.reads()):
+            continue
+        for home in (state.homes.get(name) for name, _ in node.outputs if name):
+            if home is None or home in updated or home.value is None or home.value.op is None:
+                continue
+            if " fp8.opaque " in f"{home.value.op.head} ":
+                home.value.op.attributes["recompute"] = "never"
+            else:
+                state.f.mark(home.value, policy="save")
 
 
 def _emit(state: Importer, node: Node, emitters: Dict[str, Emitter]) -> None:
