@@ -33,6 +33,7 @@ from .division import peak_of_blocks
 from .lives import CompiledGraph, results_of
 from .operations import Operation
 from .partition import Budget, PlanPartitioner
+from .stretches import move_earlier
 
 __all__ = ["Backend", "fp8opt"]
 
@@ -218,11 +219,17 @@ class Backend:
 
         _split_reciprocals(module)
         supported = _supported(module) - {node.name for node in module.graph.nodes if str(node.target) in self.leave}
+        together = True
         while True:
             support = create_op_support(lambda _modules, node: node.name in supported)
             lowered = copy.deepcopy(module)
             cutter = CapabilityBasedPartitioner(lowered, support, allows_single_node_partition=True)
             parts = [part for part in cutter.propose_partitions() if any(_computes(node) for node in part.nodes)]
+            if together:
+                moved = move_earlier(lowered, [set(part.nodes) for part in parts], own)
+                for part, nodes in zip(parts, moved):
+                    part.nodes = {node: None for node in lowered.graph.nodes if node in nodes}
+                parts = [part for part in parts if any(_computes(node) for node in part.nodes)]
             lowered = cutter.fuse_partitions(parts)
             donated = {node.target: {operand.name for operand in node.all_input_nodes
                                      if operand.name in own and list(operand.users) == [node]}
@@ -232,7 +239,10 @@ class Backend:
             cut = {name for program in found.values() if isinstance(program, Program) for name in program.unsupported}
             if not cut & supported:
                 break
-            supported -= cut
+            if together:
+                together = False
+            else:
+                supported -= cut
         for node in module.graph.nodes:
             if node.op == "call_function" and node.name not in supported:
                 self.left[str(node.target)] = self.left.get(str(node.target), 0) + 1
