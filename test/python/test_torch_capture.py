@@ -70,16 +70,14 @@ def test_capture(name, tools):
 
 @pytest.mark.parametrize("name", ["mlp", "dropout", "view_of_view", "custom"])
 def test_stored_dumps(name, root):
-    """What graphs/make.py wrote is what this torch captures, all but the lines of who called."""
+    """What graphs/make.py wrote is what any torch captures, all but its version and the lines of who called."""
     stored = json.loads((root / "test" / "python" / "graphs" / f"{name}.json").read_text())
-    if stored["torch"] != torch.__version__:
-        pytest.skip(f"the dumps are of torch {stored['torch']}")
     module, inputs, keywords = make(name)
     found = json.loads(json.dumps(to_json(fp8opt.capture(module, *inputs, kwargs=keywords, name=name))))
     for graph in (stored, found):
         for value in (value for kept in graph["kept"] for value in kept["values"]):
             del value["why"]
-        del graph["locations"]
+        del graph["locations"], graph["torch"]
     assert found == stored
 
 

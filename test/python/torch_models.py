@@ -152,7 +152,20 @@ def custom():
     return Custom(64).to(BF16), (_input(32, 64),), {}
 
 
+_LIBRARIES = []
+
+
+def _scaled_mm_by_rows(a, b, scale_a, scale_b, bias=None, scale_result=None, out_dtype=None, use_fast_accum=False):
+    result = (a.float() @ b.float()) * scale_a * scale_b
+    return (result if bias is None else result + bias).to(out_dtype or torch.bfloat16)
+
+
 def _float8(stack):
+    if not _LIBRARIES and tuple(map(int, torch.__version__.split(".")[:2])) < (2, 12):
+        # That torch has no product with a scale a row on a CPU, so here is one.
+        _LIBRARIES.append(torch.library.Library("aten", "IMPL"))
+        _LIBRARIES[0].impl("_scaled_mm", _scaled_mm_by_rows, "CPU")
+
     from torchao.float8 import Float8LinearConfig, convert_to_float8_training
 
     return convert_to_float8_training(stack.to(BF16), config=Float8LinearConfig.from_recipe_name("rowwise"))
