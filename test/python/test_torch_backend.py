@@ -7,6 +7,7 @@
 #
 # ===------------------------------------------------------------------=== #
 
+import contextlib
 import gc
 
 import pytest
@@ -156,6 +157,34 @@ def test_tensors_without_elements(tools):
         y = torch.compile(module, backend=backend)(torch.ones(0, 8, requires_grad=True))
     y.sum().backward()
     assert y.shape == (0, 8) and not backend.stretches and torch.equal(module.bias.grad, torch.zeros(8))
+
+
+def test_sizes_that_change(tools):
+    """torch.compile makes the second size a symbol: PyTorch runs that graph, with a warning; without symbols each is compiled."""
+    module = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.GELU())
+    for dynamic, stretches in ((None, 2), (False, 4)):
+        backend = Backend(target="cpu", compiler=str(tools / "fp8-opt"))
+        torch._dynamo.reset()
+        compiled = torch.compile(module, backend=backend, dynamic=dynamic)
+        for size in (4, 6):
+            inputs = (torch.randn(size, 8, requires_grad=True),)
+            with (pytest.warns(UserWarning, match=r"expected static shapes.*dynamic=False") if size > 4 and dynamic is None
+                  else contextlib.nullcontext()):
+                found = step(compiled, module, inputs, {})
+            compare(found, step(module, module, inputs, {}), 1e-5)
+        assert len(backend.stretches) == stretches
+
+
+def test_options_of_the_backend():
+    """Settings by torch.compile's options; one that there is not is told."""
+    from fp8opt.apply.backend import fp8opt
+
+    x = torch.randn(4, 8, requires_grad=True)
+    torch._dynamo.reset()
+    assert torch.equal(torch.compile(torch.neg, backend=fp8opt, options={"target": "cpu", "budget": "1GiB"})(x), -x)
+    torch._dynamo.reset()
+    with pytest.raises(Exception, match="expected options among 'budget', 'target', .*, but got 'buget'"):
+        torch.compile(torch.neg, backend=fp8opt, options={"buget": "1GiB"})(x)
 
 
 def test_dropout_draws_eagers_mask(tools):

@@ -80,3 +80,15 @@ def test_a_block_that_updates_a_buffer(tools):
     block = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.BatchNorm1d(8))
     with pytest.warns(UserWarning, match=r"1\.num_batches_tracked, 1\.running_mean, 1\.running_var will be updated twice"):
         checkpoint_context(block, torch.randn(4, 8, requires_grad=True), target="cpu", compiler=str(tools / "fp8-opt"))
+
+
+def test_a_function(tools):
+    """What has no parameters may be a function."""
+    x = torch.randn(4, 8, requires_grad=True)
+
+    def block(x):
+        return torch.sin(x) * x
+
+    policy = checkpoint_context(block, x, target="cpu", compiler=str(tools / "fp8-opt"))
+    checkpoint(block, x, use_reentrant=False, context_fn=policy).sum().backward()
+    assert torch.allclose(x.grad, torch.cos(x) * x + torch.sin(x))

@@ -12,14 +12,16 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import math
 import warnings
 from typing import AbstractSet, Any, Dict, Iterable, List, Optional, Sequence, Set, Tuple, Union
 
 import torch
+from functorch.compile import make_boxed_func
 
 from ..arrays import run_torch
-from ..command import parse_bytes
+from ..command import InputError, parse_bytes
 from ..compiler import Artifact, compile
 from ..errors import CompileError
 from ..explanations.planning import GraphPlan
@@ -163,6 +165,8 @@ class Backend:
         partitioner = PlanPartitioner(budget, self.target, self.compiler)
         forward, backward = partitioner(joint, joint_inputs, **options)
         self.plans += partitioner.plans
+        if _symbolic(forward):
+            return forward, backward
         forward.meta[_PART], backward.meta[_PART] = ((len(self.graphs), part) for part in ("forward", "backward"))
         self.graphs.append(CompiledGraph.of(forward, options["num_fwd_outputs"],
                                             options.get("static_lifetime_input_indices") or ()))
@@ -197,6 +201,8 @@ class Backend:
         return budget
 
     def _compile(self, module: torch.fx.GraphModule, _inputs: Any) -> Any:
+        if _symbolic(module):
+            return make_boxed_func(module.forward)
         index, part = module.meta.get(_PART, (None, ""))
         lowered = self.lower(module, self.graphs[index].own if part == "backward" else frozenset())
         if index is not None:
@@ -311,6 +317,15 @@ def _import(part: torch.fx.GraphModule, donated: AbstractSet[str]) -> Union[Prog
         output.args = results
 
 
+def _symbolic(module: torch.fx.GraphModule) -> bool:
+    """Whether sizes of a graph are symbols: it is one for several sizes, and PyTorch runs it as it is."""
+    def symbols(value: Any) -> bool:
+        sizes = (*value.shape, *value.stride()) if isinstance(value, torch.Tensor) else (value,)
+        return any(isinstance(size, torch.SymInt) for size in sizes)
+
+    return any(symbols(node.meta.get("val")) for node in module.graph.nodes if node.op == "placeholder")
+
+
 def _computes(node: torch.fx.Node) -> bool:
     """Whether an operation makes bytes: no view."""
     schema = getattr(node.target, "_schema", None)
@@ -340,5 +355,9 @@ def _supported(module: torch.fx.GraphModule) -> Set[str]:
 
 def fp8opt(module: torch.fx.GraphModule, inputs: Any, **options: Any) -> Any:
     """The backend "fp8opt" of torch.compile; `options={"budget": "40GiB", "target": "h200"}` sets it."""
-    settings = {key: value for key, value in (options.pop("options", None) or {}).items()}
+    settings = dict(options.pop("options", None) or {})
+    known = [name for name in inspect.signature(Backend.__init__).parameters if name != "self"]
+    if not settings.keys() <= set(known):
+        raise InputError(f"expected options among {', '.join(map(repr, known))}, but got "
+                         f"{', '.join(map(repr, sorted(settings.keys() - set(known))))}")
     return Backend(**settings)(module, inputs)

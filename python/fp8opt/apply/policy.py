@@ -22,7 +22,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from ..explanations.planning import GraphPlan, plan_graph
 from ..graphs.eager import _fake, _fake_parameters
-from ..graphs.trace import capture_joint
+from ..graphs.trace import _Function, capture_joint
 
 __all__ = ["CheckpointPolicy", "checkpoint_context"]
 
@@ -68,7 +68,7 @@ class _Count(TorchDispatchMode):
         return function(*args, **(kwargs or {}))
 
 
-def checkpoint_context(block: torch.nn.Module, *inputs: Any, kwargs: Optional[Dict[str, Any]] = None,
+def checkpoint_context(block: Callable[..., Any], *inputs: Any, kwargs: Optional[Dict[str, Any]] = None,
                        budget: Union[None, str, int] = None, target: str = "h200",
                        compiler: Optional[str] = None) -> CheckpointPolicy:
     """The policy of a block's plan:
@@ -77,11 +77,13 @@ def checkpoint_context(block: torch.nn.Module, *inputs: Any, kwargs: Optional[Di
         for layer in model.layers:
             x = torch.utils.checkpoint.checkpoint(layer, x, use_reentrant=False, context_fn=policy)
 
-    `inputs` are tensors as the block gets them; nothing is computed. `budget` limits the peak of the block's own forward
+    The block is a module or a function, `inputs` are tensors as it gets them; nothing is computed. `budget` limits the peak of the block's own forward
     and backward. The result serves every block that runs the same operations.
 
     A checkpoint recomputes, where backward begins, all that is not saved up to the last value that backward reads, at once;
     so a plan's order is not followed, only its choice."""
+    if not isinstance(block, torch.nn.Module):
+        block = _Function(block)
     # As they are: a checkpoint sees operations before any is decomposed.
     graph, _, _ = capture_joint(block, *inputs, kwargs=kwargs, decompositions={})
     updated = sorted(item.target or item.name for item in graph.inputs
