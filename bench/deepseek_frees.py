@@ -94,21 +94,13 @@ def plan(kind, recipe="block128", kept="", lossy="", capacity=1.0, **options):
 def frees(plan):
     """Of each free: its entry, the index of the kernel after which it is, and that of the end of its region."""
     order = [entry["op"] for entry in plan["timeline"]]
-    where = {}
-    for index, op in enumerate(order):
-        where.setdefault(op, []).append(index)
-    # The halves of a transfer have one name, and what it reads is free after the second.
-    transfers = {entry["value"] for entry in plan["transfers"]}
-    result, position = [], 0
-    for entry in plan["frees"]:
-        places = where[entry["after"]]
-        position = places[-1] if entry["after"] in transfers else next(place for place in places if place >= position)
-        result.append((entry, position, where[entry["naive_after"]][-1]))
-    return order, result
+    where = {(entry["op"], entry["kind"]): index for index, entry in enumerate(plan["timeline"])}
+    return order, [(entry, where[entry["after"], entry["after_kind"]], where[entry["naive_after"], entry["naive_after_kind"]])
+                   for entry in plan["frees"]]
 
 
 # A linear's gradient, cast by rows for the gradient of its input, and the gradient of its weight.
-ROWS = re.compile(r"d_(.*?)(\.part)?\.row128\.(e4m3|scale)$")
+ROWS = re.compile(r"d_(.*?)(?:#\d+)?(\.part)?\.row128\.(e4m3|scale)$")
 # Gradients that an opaque op makes have its name.
 RENAMED = {"k_v": "q_up", "q": "q_up", "kv": "kv_up"}
 
@@ -161,8 +153,8 @@ def kept(kind):
     for what, label, made in (("bf16", "bf16, nothing computed again", plan(kind, "bf16", BF16)),
                               ("policy", "DeepSeek's policy", policy)):
         print(f"  {label:<40}{(made['saved_bytes'] + INPUT) / MIB:9,.1f}{TABLE[kind, what]:9,} in the table")
-    attention = sum(entry["bytes"] for entry in policy["saved"] if entry["value"] == "o.e5m6.scale")
-    routing = sum(entry["bytes"] for entry in policy["saved"] if entry["value"] in ("router", "shares"))
+    attention = sum(entry["bytes"] for entry in policy["saved"] if entry["value"] == "o#0.e5m6.scale")
+    routing = sum(entry["bytes"] for entry in policy["saved"] if re.match(r"(router|shares)(#\d+)?$", entry["value"]))
     print(f"  of that: scales of attention's result {attention / MIB:+.1f}; "
           f"choice and weights of the experts {routing / MIB:+.1f}")
     return policy

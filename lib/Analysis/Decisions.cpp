@@ -8,6 +8,8 @@
 
 #include "fp8/Analysis/Decisions.h"
 
+#include "fp8/Analysis/ValueNames.h"
+
 #include "mlir/IR/Remarks.h"
 #include "llvm/ADT/SetVector.h"
 #include "llvm/Support/JSON.h"

@@ -19,63 +19,6 @@ using namespace mlir;
 using namespace mlir::fp8;
 
 //===----------------------------------------------------------------------===//
-// Names and locations
-//===----------------------------------------------------------------------===//
-
-StringRef mlir::fp8::getLocationName(Location loc) {
-  if (auto name = dyn_cast<NameLoc>(loc))
-    return name.getName().getValue();
-  if (auto callSite = dyn_cast<CallSiteLoc>(loc))
-    return getLocationName(callSite.getCallee());
-  if (auto fused = dyn_cast<FusedLoc>(loc))
-    for (Location part : fused.getLocations())
-      if (StringRef name = getLocationName(part); !name.empty())
-        return name;
-  return {};
-}
-
-std::string mlir::fp8::getLocationString(Location loc) {
-  if (auto file = dyn_cast<FileLineColLoc>(loc))
-    return llvm::formatv("{0}:{1}:{2}", llvm::json::fixUTF8(file.getFilename()),
-                         file.getLine(), file.getColumn());
-  if (auto name = dyn_cast<NameLoc>(loc))
-    return getLocationString(name.getChildLoc());
-  if (auto callSite = dyn_cast<CallSiteLoc>(loc))
-    return getLocationString(callSite.getCallee());
-  if (auto fused = dyn_cast<FusedLoc>(loc))
-    for (Location part : fused.getLocations())
-      if (std::string text = getLocationString(part); !text.empty())
-        return text;
-  return {};
-}
-
-ValueNames::ValueNames(func::FuncOp func) {
-  llvm::StringMap<unsigned> counts;
-  func.walk<WalkOrder::PreOrder>([&](Operation *op) {
-    ordinals[op] = counts[op->getName().getStringRef()]++;
-  });
-}
-
-std::string ValueNames::getName(Value value) const {
-  if (auto result = dyn_cast<OpResult>(value))
-    if (auto kernel = dyn_cast<KernelOp>(result.getOwner()))
-      return getName(kernel.getBody().front().getTerminator()->getOperand(
-          result.getResultNumber()));
-  if (StringRef name = getLocationName(value.getLoc()); !name.empty())
-    return llvm::json::fixUTF8(name);
-  if (auto argument = dyn_cast<BlockArgument>(value))
-    return llvm::formatv("{0}#{1}",
-                         isa<func::FuncOp>(argument.getOwner()->getParentOp())
-                             ? "arg"
-                             : "residual",
-                         argument.getArgNumber());
-  auto result = cast<OpResult>(value);
-  return llvm::formatv(
-      "{0}#{1}.{2}", result.getOwner()->getName().getStringRef(),
-      ordinals.lookup(result.getOwner()), result.getResultNumber());
-}
-
-//===----------------------------------------------------------------------===//
 // Node properties
 //===----------------------------------------------------------------------===//
 

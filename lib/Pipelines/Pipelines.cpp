@@ -63,15 +63,19 @@ static void addJointPasses(OpPassManager &manager,
     lossyOptions.seed = options.lossySeed;
     manager.addPass(createFP8KeepLossyPass(lossyOptions));
   }
-  if (options.microbatches != 1) {
-    FP8CastWeightsOncePassOptions castOptions;
-    castOptions.weightCasts = options.weightCasts;
-    castOptions.microbatches = options.microbatches;
-    castOptions.budget = options.budget;
-    castOptions.fuse = options.fuse;
-    manager.addPass(createFP8CastWeightsOncePass(castOptions));
+  FP8CastWeightsOncePassOptions castOptions;
+  castOptions.weightCasts = options.weightCasts;
+  castOptions.microbatches = options.microbatches;
+  castOptions.budget = options.budget;
+  castOptions.deviceMemory = options.deviceMemory;
+  castOptions.fuse = options.fuse;
+  // One microbatch casts once either way, but a word that is none is an error.
+  if (options.microbatches == 1 &&
+      (options.weightCasts == "auto" || options.weightCasts == "step"))
+    castOptions.weightCasts = "microbatch";
+  manager.addPass(createFP8CastWeightsOncePass(castOptions));
+  if (options.microbatches != 1)
     manager.addPass(createFP8AccumulateGradientsPass());
-  }
   addPhaseVerifier(manager, "joint");
 }
 

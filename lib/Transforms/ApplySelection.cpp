@@ -10,6 +10,8 @@
 
 #include "fp8/Transforms/ApplyPlan.h"
 
+#include "fp8/Analysis/ValueNames.h"
+
 #include "mlir/IR/IRMapping.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 

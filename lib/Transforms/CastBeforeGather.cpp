@@ -7,6 +7,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "fp8/Analysis/ValueNames.h"
 #include "fp8/Dialect/FP8/IR/FP8.h"
 #include "fp8/Transforms/Passes.h"
 #include "fp8/Transforms/Residuals.h"
@@ -59,16 +60,6 @@ private:
   DenseMap<Value, Value> shardScales; // looked up only
 };
 
-/// The name that `value` has, with `suffix`.
-Location withSuffix(Value value, StringRef suffix) {
-  auto name = dyn_cast<NameLoc>(value.getLoc());
-  return name ? Location(NameLoc::get(
-                    StringAttr::get(value.getContext(),
-                                    name.getName().getValue() + suffix),
-                    name.getChildLoc()))
-              : value.getLoc();
-}
-
 } // namespace
 
 /// Whether `scale` is taken from the maxima of `gather` in groups of a size
@@ -113,8 +104,8 @@ void GatherRewriter::rewriteMaximum(AmaxOp amax) {
   auto shardType = RankedTensorType::get(
       getScaleShape(getShard().getShape(), amax.getGroup()),
       type.getElementType());
-  auto part = AmaxOp::create(builder, withSuffix(amax, ".shard"), shardType,
-                             gather.getX(), amax.getGroup());
+  auto part = AmaxOp::create(builder, getDerivedLocation(amax, ".shard"),
+                             shardType, gather.getX(), amax.getGroup());
   Value whole;
   if (isWhole) {
     whole = AllReduceOp::create(builder, amax.getLoc(), type, ReduceKind::Max,
@@ -130,7 +121,7 @@ void GatherRewriter::rewriteMaximum(AmaxOp amax) {
       mapping.map(scale.getAmax(), part.getResult());
       Operation *shardScale = builder.clone(*scale, mapping);
       shardScale->getResult(0).setType(shardType);
-      shardScale->setLoc(withSuffix(scale, ".shard"));
+      shardScale->setLoc(getDerivedLocation(scale, ".shard"));
       // Gathered where it is read, which may be backward alone.
       Operation *first = nullptr;
       bool inForward = false;
@@ -182,7 +173,7 @@ void GatherRewriter::rewriteCast(CastOp op) {
   builder.setInsertionPoint(op);
   part->getResult(0).setType(RankedTensorType::get(
       getShard().getShape(), type.getElementType(), type.getEncoding()));
-  part->setLoc(withSuffix(op, ".shard"));
+  part->setLoc(getDerivedLocation(op, ".shard"));
   AllGatherOp gathered = gatherOf(part->getResult(0), type, op.getLoc());
   op.replaceAllUsesWith(gathered.getResult());
   op.erase();

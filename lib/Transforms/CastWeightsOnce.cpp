@@ -8,6 +8,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "fp8/Analysis/Policies.h"
+#include "fp8/Analysis/ValueNames.h"
 #include "fp8/Dialect/FP8/IR/FP8.h"
 #include "fp8/Support/ByteSize.h"
 #include "fp8/Target/Signature.h"
@@ -136,8 +137,9 @@ LogicalResult StartOfStep::copy(Value value, func::FuncOp function,
 }
 
 std::string StartOfStep::makeName(Value value) {
-  auto loc = dyn_cast<NameLoc>(value.getLoc());
-  std::string name = loc ? loc.getName().str() : "weight_cast";
+  std::string name = getOwnName(value);
+  if (name.empty())
+    name = "weight_cast";
   if (unsigned count = names[name]++)
     name += "#" + std::to_string(count);
   return name;
@@ -243,12 +245,6 @@ struct CastWeightsOncePass
 
   void runOnOperation() override {
     ModuleOp module = getOperation();
-    if (module.lookupSymbol(kStartOfStepName)) {
-      module.emitError() << "expected a module without a function '"
-                         << kStartOfStepName
-                         << "', which fp8-cast-weights-once adds";
-      return signalPassFailure();
-    }
     if (microbatches < 1) {
       module.emitError() << "expected 'microbatches' of at least 1, but got "
                          << int(microbatches);
@@ -261,27 +257,27 @@ struct CastWeightsOncePass
                          << weightCasts << "'";
       return signalPassFailure();
     }
-    std::optional<int64_t> limit;
-    if (!budget.empty()) {
-      limit = parseByteSize(budget);
-      if (!limit) {
-        module.emitError() << "expected 'budget' to be bytes such as 40GiB or "
-                              "1000000, but got '"
-                           << budget << "'";
-        return signalPassFailure();
-      }
-    }
+    Limits limits;
+    if (failed(parse("budget", budget, limits.peak)) ||
+        failed(parse("device-memory", deviceMemory, limits.device)))
+      return signalPassFailure();
     if (weightCasts == "microbatch")
       return;
-    if (weightCasts == "auto" && limit) {
+    if (module.lookupSymbol(kStartOfStepName)) {
+      module.emitError() << "expected a module without a function '"
+                         << kStartOfStepName
+                         << "', which fp8-cast-weights-once adds";
+      return signalPassFailure();
+    }
+    if (weightCasts == "auto" && (limits.peak || limits.device)) {
       const Target *target = getTargetOf(module);
       if (!target)
         return signalPassFailure();
       OwningOpRef<ModuleOp> once = module.clone();
       if (failed(castOnce(*once)))
         return signalPassFailure();
-      FailureOr<StepCost> often = getStepCost(module, *target, *limit),
-                          rarely = getStepCost(*once, *target, *limit);
+      FailureOr<StepCost> often = getStepCost(module, *target, limits),
+                          rarely = getStepCost(*once, *target, limits);
       if (failed(often) || failed(rarely))
         return signalPassFailure();
       if (*often <= *rarely)
@@ -304,12 +300,30 @@ private:
     return success();
   }
 
+  /// What fp8-select-saved will keep to.
+  struct Limits {
+    std::optional<int64_t> peak;   ///< of the peak beside the casts kept
+    std::optional<int64_t> device; ///< of the peak beside all arguments
+  };
+
+  LogicalResult parse(StringRef option, StringRef text,
+                      std::optional<int64_t> &bytes) {
+    if (text.empty())
+      return success();
+    bytes = parseByteSize(text);
+    if (bytes)
+      return success();
+    return getOperation().emitError()
+           << "expected '" << option << "' to be bytes such as 40GiB or "
+           << "1000000, but got '" << text << "'";
+  }
+
   /// The time of a step, its microbatches and what runs before them, with the
-  /// fastest plans whose peak is within `limit` beside the casts that are kept,
-  /// infinite where there are none, and the smallest `limit` with plans.
+  /// fastest plans within `limits`, infinite where there are none, and how many
+  /// bytes the smallest plans are above them, below 0 where they fit.
   using StepCost = std::pair<double, int64_t>;
   FailureOr<StepCost> getStepCost(ModuleOp module, const Target &target,
-                                  int64_t limit) {
+                                  const Limits &limits) {
     // Gradients are added in f32, by functions that hold no more at once than
     // that of the first microbatch.
     OwningOpRef<ModuleOp> added = module.clone();
@@ -318,7 +332,7 @@ private:
     if (failed(manager.run(*added)))
       return failure();
     int64_t kept = getStepBytes(module);
-    StepCost cost{0, 0};
+    StepCost cost{0, std::numeric_limits<int64_t>::min()};
     for (auto function : added->getOps<func::FuncOp>()) {
       if (function.isExternal() || function.getName() == kEndOfStepName ||
           function.getName().ends_with(kAccumulateSuffix))
@@ -329,16 +343,20 @@ private:
         return failure();
       PlanSearch search(*graph,
                         fuse == "none" ? Fusion::None : Fusion::Default);
+      int64_t limit = std::numeric_limits<int64_t>::max();
+      if (limits.peak)
+        limit = *limits.peak - (isStart ? 0 : kept);
+      if (limits.device)
+        limit = std::min(limit, *limits.device - graph->getResidentBytes());
       double fastest = std::numeric_limits<double>::infinity();
       int64_t smallest = std::numeric_limits<int64_t>::max();
       for (const PlanOption *option : search.findFrontier()) {
-        int64_t peak = option->peak + (isStart ? 0 : kept);
-        smallest = std::min(smallest, peak);
-        if (peak <= limit)
+        smallest = std::min(smallest, option->peak);
+        if (option->peak <= limit)
           fastest = std::min(fastest, option->seconds);
       }
       cost.first += fastest * (isStart ? 1 : microbatches);
-      cost.second = std::max(cost.second, smallest);
+      cost.second = std::max(cost.second, smallest - limit);
     }
     return cost;
   }

@@ -8,6 +8,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "fp8/Analysis/ValueNames.h"
 #include "fp8/Dialect/FP8/IR/FP8.h"
 #include "fp8/Transforms/Passes.h"
 #include "fp8/Transforms/Residuals.h"
@@ -148,8 +149,8 @@ Location Expander::named(Value value, Operation *op, const Twine &suffix) {
                        ? Location(opName.getChildLoc())
                        : op->getLoc();
   if (name)
-    return NameLoc::get(
-        builder.getStringAttr(name.getName().getValue() + suffix), place);
+    return NameLoc::get(builder.getStringAttr(getOwnName(value) + suffix),
+                        place);
   // Keeps the place, drops the name: it is that of the product.
   return opName
              ? Location(CallSiteLoc::get(builder.getUnknownLoc(), op->getLoc()))
@@ -159,10 +160,7 @@ Location Expander::named(Value value, Operation *op, const Twine &suffix) {
 /// The last two dimensions exchanged, as a view.
 Value Expander::permute(Value value) {
   auto type = llvm::cast<RankedTensorType>(value.getType());
-  Location loc = value.getLoc();
-  if (auto name = dyn_cast<NameLoc>(loc))
-    loc = NameLoc::get(builder.getStringAttr(name.getName().getValue() + ".t"),
-                       name.getChildLoc());
+  Location loc = getDerivedLocation(value, ".t");
   SmallVector<int64_t> perm =
       llvm::to_vector(llvm::seq<int64_t>(type.getRank()));
   std::swap(perm[perm.size() - 2], perm[perm.size() - 1]);

@@ -8,6 +8,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "fp8/Analysis/ValueNames.h"
 #include "fp8/Dialect/FP8/IR/FP8.h"
 #include "fp8/Target/Reference.h"
 #include "fp8/Target/Signature.h"
@@ -45,20 +46,6 @@ struct Request {
   Form form;
 };
 
-std::string getValueName(Value value) {
-  auto loc = dyn_cast<NameLoc>(value.getLoc());
-  return loc ? loc.getName().str() : "";
-}
-
-/// The name of one result, with its number where the op has several: `o#1`.
-std::string getResultName(Value value) {
-  auto result = cast<OpResult>(value);
-  std::string name = getValueName(value);
-  return name.empty() || result.getOwner()->getNumResults() == 1
-             ? name
-             : name + "#" + std::to_string(result.getResultNumber());
-}
-
 /// Rewrites one step.
 class Rewriter {
 public:
@@ -86,7 +73,6 @@ private:
   void addResults(ArrayRef<Value> counts);
   bool isDerived(Operation *op);
   Value getLossy(Value value, Operation *user);
-  Location named(Value value, StringRef suffix);
 
   func::FuncOp function;
   StepOp step;
@@ -98,21 +84,13 @@ private:
 
 } // namespace
 
-Location Rewriter::named(Value value, StringRef suffix) {
-  auto loc = dyn_cast<NameLoc>(value.getLoc());
-  return loc ? Location(NameLoc::get(
-                   builder.getStringAttr(loc.getName().getValue() + suffix),
-                   loc.getChildLoc()))
-             : value.getLoc();
-}
-
 SmallVector<Value> Rewriter::find(const Request &request) {
   SmallVector<Value> found;
   for (Operation &op : step.getForward().front())
     for (OpResult result : op.getResults()) {
-      std::string name = getValueName(result), one = getResultName(result);
-      if (!name.empty() &&
-          (request.pattern.match(name) || request.pattern.match(one)))
+      StringRef name = getLocationName(result.getLoc());
+      if (!name.empty() && (request.pattern.match(name) ||
+                            request.pattern.match(getOwnName(result))))
         found.push_back(result);
     }
   return found;
@@ -157,7 +135,7 @@ FailureOr<Value> Rewriter::compress(Value value, const Request &request,
     return emitError(value.getLoc())
            << "expected an even number of columns to keep as 'e5m6', two of "
               "which take three bytes, but '"
-           << getResultName(value) << "' is " << type;
+           << getOwnName(value) << "' is " << type;
   auto small = RankedTensorType::get(type.getShape(), form.format, encoding);
   auto scaleType = RankedTensorType::get(getScaleShape(type.getShape(), group),
                                          builder.getF32Type());
@@ -166,18 +144,19 @@ FailureOr<Value> Rewriter::compress(Value value, const Request &request,
       form.isScaled ? findCast(value, small, form.isCounted) : CastOp();
   if (!quantised && form.isCounted)
     return emitError(value.getLoc())
-           << "expected the forward region to cast '" << getResultName(value)
+           << "expected the forward region to cast '" << getOwnName(value)
            << "' by 1x128 with scales that are powers of two, as the recipe "
               "'block128' does, to take another layout from it";
   if (!quantised) {
     std::string prefix = isE5M6 ? ".e5m6" : ".row128";
     Value scale;
     if (form.isScaled) {
-      Value maximum = AmaxOp::create(builder, named(value, prefix + ".amax"),
-                                     scaleType, value, group);
-      scale = ScaleOp::create(builder, named(value, prefix + ".scale"),
-                              scaleType, maximum, form.format, APFloat(0.0),
-                              Division::F32, form.pow2);
+      Value maximum =
+          AmaxOp::create(builder, getDerivedLocation(value, prefix + ".amax"),
+                         scaleType, value, group);
+      scale = ScaleOp::create(
+          builder, getDerivedLocation(value, prefix + ".scale"), scaleType,
+          maximum, form.format, APFloat(0.0), Division::F32, form.pow2);
     } else {
       scale = arith::ConstantOp::create(
           builder, value.getLoc(), DenseElementsAttr::get(scaleType, 1.0f));
@@ -185,16 +164,16 @@ FailureOr<Value> Rewriter::compress(Value value, const Request &request,
     StringRef suffix = isE5M6          ? ".e5m6"
                        : form.isScaled ? ".row128.e4m3"
                                        : ".e5m2";
-    quantised =
-        CastOp::create(builder, named(value, suffix), small, value, scale);
+    quantised = CastOp::create(builder, getDerivedLocation(value, suffix),
+                               small, value, scale);
   }
   Block &backward = step.getBackward().front();
   builder.setInsertionPointToStart(&backward);
   auto exact =
-      DequantizeOp::create(builder, named(value, "~lossy"), type,
+      DequantizeOp::create(builder, getDerivedLocation(value, "~lossy"), type,
                            quantised.getResult(), quantised.getScale());
   NamedAttrList facts;
-  facts.append("value", builder.getStringAttr(getResultName(value)));
+  facts.append("value", builder.getStringAttr(getOwnName(value)));
   facts.append("form", builder.getStringAttr(form.name));
   facts.append("bytes", builder.getI64IntegerAttr(
                             getByteSize(small) +
@@ -203,7 +182,7 @@ FailureOr<Value> Rewriter::compress(Value value, const Request &request,
   if (error)
     facts.append("grad_rel_error", builder.getF64FloatAttr(*error));
   if (form.isCounted) {
-    std::string counter = getResultName(value) + ".inexact";
+    std::string counter = getOwnName(value) + ".inexact";
     facts.append("counter", builder.getStringAttr(counter));
     counted.push_back({exact, counter});
   }
@@ -259,7 +238,7 @@ Value Rewriter::getLossy(Value value, Operation *user) {
   copy->setOperands(operands);
   for (auto [from, to] :
        llvm::zip_equal(op->getResults(), copy->getResults())) {
-    to.setLoc(named(from, "~lossy"));
+    to.setLoc(getDerivedLocation(from, "~lossy"));
     lossy[from] = to;
   }
   return lossy.lookup(value);
@@ -282,7 +261,7 @@ FailureOr<Value> Rewriter::count(DequantizeOp exact) {
              << "expected scales that are powers of two where a layout is made "
                 "from another, but got others";
     builder.setInsertionPointAfter(relaid);
-    Location loc = named(exact, ".inexact");
+    Location loc = getDerivedLocation(exact, ".inexact");
     auto splat = [&](float number) -> Value {
       return arith::ConstantOp::create(builder, loc,
                                        DenseElementsAttr::get(floats, number));
@@ -443,12 +422,12 @@ struct KeepLossyPass : fp8::impl::FP8KeepLossyPassBase<KeepLossyPass> {
             !(element.isBF16() || element.isF32()))
           return emitError(value.getLoc())
                  << "expected a matrix of bf16 or f32 to keep as '"
-                 << request.form.name << "', but '" << getResultName(value)
+                 << request.form.name << "', but '" << getOwnName(value)
                  << "' is " << value.getType();
         auto [entry, isNew] = taken.try_emplace(value, request.text);
         if (!isNew)
           return emitError(value.getLoc())
-                 << "expected one lossy form of '" << getResultName(value)
+                 << "expected one lossy form of '" << getOwnName(value)
                  << "', but '" << entry->second << "' and '" << request.text
                  << "' both name it";
         if (failed(rewriter.add(value, request,

@@ -8,6 +8,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "fp8/Analysis/ValueNames.h"
 #include "fp8/Dialect/FP8/IR/FP8.h"
 #include "fp8/Target/Target.h"
 #include "fp8/Transforms/Passes.h"
@@ -94,13 +95,7 @@ Value Legalizer::transpose(Operation *matmul, Value source) {
   OpBuilder::InsertionGuard guard(builder);
   if (isBehind)
     builder.setInsertionPointAfter(producer);
-  Location loc =
-      isa<NameLoc>(source.getLoc())
-          ? Location(NameLoc::get(
-                builder.getStringAttr(
-                    cast<NameLoc>(source.getLoc()).getName().str() + ".t"),
-                cast<NameLoc>(source.getLoc()).getChildLoc()))
-          : source.getLoc();
+  Location loc = getDerivedLocation(source, ".t");
   return known = TransposeOp::create(
              builder, loc,
              exchangeDimensions(cast<RankedTensorType>(source.getType())),

@@ -8,6 +8,7 @@
 
 #include "fp8/Analysis/Offload.h"
 #include "fp8/Analysis/PlannedProgram.h"
+#include "fp8/Analysis/ValueNames.h"
 #include "fp8/Transforms/Passes.h"
 
 namespace mlir::fp8 {
@@ -41,16 +42,6 @@ static Value getSource(const PlannedProgram &planned,
   const Program &program = *planned.program;
   int residual = program.residuals[offloader.getResidual(root)];
   return program.graphValue(residual).value;
-}
-
-/// The location of a copy of `value`: its name with a suffix.
-static Location getCopyLocation(Value value, StringRef suffix) {
-  StringRef name = getLocationName(value.getLoc());
-  if (name.empty())
-    return value.getLoc();
-  auto child = dyn_cast<NameLoc>(value.getLoc());
-  return NameLoc::get(StringAttr::get(value.getContext(), name + suffix),
-                      child ? child.getChildLoc() : value.getLoc());
 }
 
 namespace {
@@ -93,7 +84,7 @@ private:
 template <typename StartOp>
 void CopyWriter::start(State &state, Value from, Type to, StringRef suffix,
                        OpBuilder &builder) {
-  Location loc = getCopyLocation(state.source, suffix);
+  Location loc = getDerivedLocation(state.source, suffix);
   Type types[] = {to, TokenType::get(builder.getContext())};
   auto kernel = KernelOp::create(
       builder, loc, TypeRange(types), KernelKind::Copy, ValueRange(from),

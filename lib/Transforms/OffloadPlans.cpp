@@ -10,6 +10,7 @@
 #include "fp8/Transforms/OffloadPlans.h"
 
 #include "fp8/Analysis/Offload.h"
+#include "fp8/Analysis/ValueNames.h"
 #include "fp8/Support/Progress.h"
 
 using namespace mlir;

@@ -10,6 +10,7 @@
 
 #include "fp8/Transforms/PiecePlans.h"
 
+#include "fp8/Analysis/ValueNames.h"
 #include "fp8/Support/Progress.h"
 #include "fp8/Transforms/ApplyPlan.h"
 #include "fp8/Transforms/Residuals.h"

@@ -9,6 +9,7 @@
 #include "fp8/Analysis/Decisions.h"
 #include "fp8/Analysis/Offload.h"
 #include "fp8/Analysis/TimeBound.h"
+#include "fp8/Analysis/ValueNames.h"
 #include "fp8/Support/ByteSize.h"
 #include "fp8/Support/Progress.h"
 #include "fp8/Target/Signature.h"
@@ -309,6 +310,9 @@ LogicalResult SelectSavedPass::select(func::FuncOp func, const Target &target) {
   if (func->hasAttr(kDecisionsAttr))
     return func.emitError(
         "expected joint IR, but 'fp8-select-saved' has run on it already");
+
+  // What is said of a value here is said under the name that it has in the end.
+  ValueNames(func).applyToLocations();
 
   // What is kept for all microbatches is alive beside this one.
   keptBytes = runsOnceAStep(func) ? 0 : getStepBytes(getOperation());

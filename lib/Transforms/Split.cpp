@@ -9,6 +9,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "fp8/Analysis/Decisions.h"
+#include "fp8/Analysis/ValueNames.h"
 #include "fp8/Target/Signature.h"
 #include "fp8/Transforms/Passes.h"
 #include "fp8/Transforms/Residuals.h"

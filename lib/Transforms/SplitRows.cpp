@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "fp8/Analysis/PlanGraph.h"
+#include "fp8/Analysis/ValueNames.h"
 #include "fp8/Transforms/Passes.h"
 #include "fp8/Transforms/RowRegions.h"
 

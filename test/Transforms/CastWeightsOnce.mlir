@@ -1,5 +1,7 @@
 // RUN: fp8-opt %s --fp8-build-backward --fp8-expand-recipes --fp8-cast-weights-once | FileCheck %s
 // RUN: fp8-opt %s --fp8-build-backward --fp8-expand-recipes '--fp8-cast-weights-once=budget=1 microbatches=2' | FileCheck %s --check-prefix=TIGHT
+// RUN: fp8-opt %s --fp8-build-backward --fp8-expand-recipes '--fp8-cast-weights-once=device-memory=1 microbatches=2' | FileCheck %s --check-prefix=TIGHT
+// RUN: fp8-opt %s --fp8-build-backward --fp8-expand-recipes '--fp8-cast-weights-once=device-memory=1GiB microbatches=2' | FileCheck %s
 // RUN: not fp8-opt %s '--fp8-cast-weights-once=budget=much' 2>&1 | FileCheck %s --check-prefix=BUDGET
 // RUN: not fp8-opt %s '--fp8-cast-weights-once=microbatches=0' 2>&1 | FileCheck %s --check-prefix=COUNT
 // RUN: fp8-opt %s --fp8-build-backward --fp8-expand-recipes --fp8-cast-weights-once -o %t.mlir

@@ -127,26 +127,6 @@ public:
   int64_t getResidentBytes() const;
 };
 
-/// The name of a value in plans: its NameLoc, else `op#ordinal.result`, the
-/// ordinal counted per op name over the function. For an argument without a
-/// NameLoc, `arg#number`. The result of a kernel has the name of the value
-/// inside.
-class ValueNames {
-public:
-  explicit ValueNames(func::FuncOp func);
-  std::string getName(Value value) const;
-
-private:
-  DenseMap<Operation *, unsigned> ordinals;
-};
-
-/// The name carried by a location, looking through call-site, fused and nested
-/// name locations; empty where none.
-StringRef getLocationName(Location loc);
-
-/// `file:line:col` of a location, empty where it has none.
-std::string getLocationString(Location loc);
-
 /// The work of a kernel that is formed: each operand read once (of one of which
 /// it reads only views, the largest), each result written once (of one that it
 /// writes a piece of, that piece), the flops of all its ops.

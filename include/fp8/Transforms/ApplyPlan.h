@@ -14,9 +14,6 @@
 
 namespace mlir::fp8 {
 
-/// What the names of recomputations have behind those of their originals.
-inline constexpr StringLiteral kCloneSuffix = "~recomputed";
-
 /// Makes the residuals of `program` explicit in its step and clones what it
 /// recomputes into the backward region, each clone reading kept values and
 /// arguments through an `fp8.remat_barrier`.

@@ -129,12 +129,13 @@ def FP8CastWeightsOncePass : Pass<"fp8-cast-weights-once", "::mlir::ModuleOp"> {
     each function with an `fp8.step` into a function `start_of_step`, which runs before the first microbatch of a step. Its results are placed by the caller; the functions of the microbatches read them as
     resident arguments of the same names. What a step pushes into a history, gathers or computes in an `fp8.opaque` is
     left where it is. More bytes are alive during the whole step, and every microbatch moves less. `auto` with a
-    `budget` plans both ways, the peak beside the casts that are kept within it, and moves them where the step is
-    faster so, or, where neither fits, where the smaller budget does; without one it moves them.
+    `budget` or `device-memory` plans both ways, the peak beside the casts that are kept within it, and moves them where
+    the step is faster so, or, where neither fits, where less is lacking; without either it moves them.
   }];
   let options = [
     Option<"weightCasts", "weight-casts", "std::string", "\"auto\"", "how often weights are cast: step, microbatch or auto">,
     Option<"budget", "budget", "std::string", "\"\"", "limit on peak_bytes, as in fp8-select-saved">,
+    Option<"deviceMemory", "device-memory", "std::string", "\"\"", "limit on peak_bytes plus the bytes of arguments, as in fp8-select-saved">,
     Option<"microbatches", "microbatches", "int", "1", "microbatches a step">,
     Option<"fuse", "fuse", "std::string", "\"default\"", "default or none, as in fp8-form-kernels">
   ];

@@ -11,6 +11,7 @@
 #ifndef FP8_LIB_TARGET_ARTIFACT_FUNCTIONWRITER_H
 #define FP8_LIB_TARGET_ARTIFACT_FUNCTIONWRITER_H
 
+#include "fp8/Analysis/ValueNames.h"
 #include "fp8/Dialect/FP8/IR/FP8.h"
 #include "fp8/Target/Signature.h"
 #include "fp8/Target/Target.h"
@@ -48,9 +49,6 @@ json::Array toArray(ArrayRef<int64_t> values);
 /// `file:line:col` of a location, or nothing.
 std::string getPosition(Location loc);
 
-/// The name that a location carries, or nothing.
-std::string getNameIn(Location loc);
-
 /// A whole argument or buffer, row-major.
 View getDenseView(bool isArgument, int64_t index, Type type);
 
@@ -58,7 +56,8 @@ View getDenseView(bool isArgument, int64_t index, Type type);
 class FunctionWriter {
 public:
   FunctionWriter(func::FuncOp function, const Target &target)
-      : function(function), target(target), signature(getSignature(function)) {}
+      : function(function), target(target), signature(getSignature(function)),
+        names(function) {}
 
   FailureOr<json::Object> write();
 
@@ -93,7 +92,7 @@ private:
   DenseMap<Value, View> views; // looked up only
   std::vector<Buffer> buffers;
   json::Array commands;
-  llvm::StringMap<int64_t> ordinals; // looked up only
+  ValueNames names;
   /// Of tokens: the number of the collective or the copy that was started.
   DenseMap<Value, int64_t> tickets; // looked up only
   /// Of values in host memory: where they lie there.

@@ -79,18 +79,6 @@ std::string mlir::fp8::getPosition(Location loc) {
   return text;
 }
 
-std::string mlir::fp8::getNameIn(Location loc) {
-  std::string text;
-  loc->walk([&](Location part) {
-    if (auto name = dyn_cast<NameLoc>(part)) {
-      text = json::fixUTF8(name.getName().getValue());
-      return WalkResult::interrupt();
-    }
-    return WalkResult::advance();
-  });
-  return text;
-}
-
 View mlir::fp8::getDenseView(bool isArgument, int64_t index, Type type) {
   View view{isArgument, index, 0, {}, {}};
   ArrayRef<int64_t> shape = cast<RankedTensorType>(type).getShape();

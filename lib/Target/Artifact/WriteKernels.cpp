@@ -61,12 +61,7 @@ LogicalResult FunctionWriter::writeKernel(KernelOp kernel) {
   if (kernel.getNumResults())
     if (Operation *op = body.getTerminator()->getOperand(0).getDefiningOp())
       main = op;
-  int64_t ordinal = ordinals[main->getName().getStringRef()]++;
-  std::string name = getNameIn(kernel.getLoc());
-  if (name.empty())
-    name = getNameIn(main->getLoc());
-  if (name.empty())
-    name = (main->getName().getStringRef() + "#" + Twine(ordinal)).str();
+  std::string name = names.getName(kernel);
 
   for (auto [index, result] : llvm::enumerate(kernel.getResults())) {
     if (isa<TokenType, HostType>(result.getType()))
@@ -84,10 +79,7 @@ LogicalResult FunctionWriter::writeKernel(KernelOp kernel) {
                                    result.getType());
       continue;
     }
-    std::string resultName =
-        getNameIn(body.getTerminator()->getOperand(index).getLoc());
-    if (resultName.empty())
-      resultName = (name + "." + Twine(index)).str();
+    std::string resultName = names.getName(result);
     std::optional<std::pair<Collective, Value>> gather = getGather(result);
     Type stored = gather ? gather->second.getType() : result.getType();
     int64_t buffer = makeBuffer(resultName, getByteSize(stored),
@@ -291,12 +283,9 @@ LogicalResult FunctionWriter::writeWait(WaitOp wait) {
   if (it == tickets.end())
     return wait.emitError() << "expected the token of a collective or a copy "
                                "that was started before";
-  std::string name = getNameIn(wait.getLoc());
-  if (name.empty())
-    name = ("wait#" + Twine(it->second)).str();
   commands.push_back(json::Object{{"op", "wait"},
                                   {"ticket", it->second},
-                                  {"name", name},
+                                  {"name", names.getName(wait.getResult())},
                                   {"loc", getPosition(wait.getLoc())}});
   if (isa<HostType>(wait.getResult().getType())) {
     hostOffsets[wait.getResult()] = hostOffsets.lookup(wait.getX());

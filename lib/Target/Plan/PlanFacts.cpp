@@ -164,15 +164,8 @@ FailureOr<PlanFacts> PlanFacts::read(func::FuncOp func, const Target &target) {
     facts.decisions = std::move(*decisions);
   const KernelGraph &kernels = facts.planned.kernels;
   ValueNames names(func);
-  for (auto [index, kernel] : llvm::enumerate(kernels.kernels)) {
-    Operation *op = facts.planned.getOp(index);
-    facts.kernelNames.push_back(
-        op->getNumResults() ? names.getName(op->getResult(0)) : std::string());
-    if (auto kernelOp = dyn_cast<KernelOp>(op);
-        kernelOp && facts.kernelNames.back().empty())
-      facts.kernelNames.back() =
-          kernelOp.getBody().front().front().getName().getStringRef().str();
-  }
+  for (int index = 0, end = kernels.kernels.size(); index < end; ++index)
+    facts.kernelNames.push_back(names.getName(facts.planned.getOp(index)));
 
   // A form may be read in several places, and in pieces.
   StringSet<> lossy; // Looked up only.

@@ -11,6 +11,7 @@
 
 #include "fp8/Analysis/Decisions.h"
 #include "fp8/Analysis/Replay.h"
+#include "fp8/Analysis/ValueNames.h"
 
 namespace mlir::fp8 {
 
@@ -27,8 +28,7 @@ struct PlanFacts {
   /// What `start_of_step` makes for all microbatches, an argument here.
   int64_t stepBytes = 0;
   double stepSeconds = 0;
-  std::vector<std::string>
-      kernelNames; ///< per kernel, the name of its first result, else of its op
+  std::vector<std::string> kernelNames; ///< per kernel; see ValueNames
 
   struct Saved {
     SavedDecision decision;

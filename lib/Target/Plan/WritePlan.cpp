@@ -184,7 +184,9 @@ static llvm::json::Object describe(const PlanFacts &facts) {
         {"value", entry.name},
         {"bytes", entry.bytes},
         {"after", facts.kernelNames[entry.after]},
-        {"naive_after", facts.kernelNames[entry.naiveAfter]}});
+        {"after_kind", facts.getKind(entry.after)},
+        {"naive_after", facts.kernelNames[entry.naiveAfter]},
+        {"naive_after_kind", facts.getKind(entry.naiveAfter)}});
   for (const PlanFacts::InPlace &entry : facts.inPlace)
     inPlace.push_back(llvm::json::Object{
         {"value", entry.name},
@@ -229,6 +231,9 @@ static llvm::json::Object describe(const PlanFacts &facts) {
       {"op", peak.peakKernel < 0
                  ? llvm::json::Value(nullptr)
                  : llvm::json::Value(facts.kernelNames[peak.peakKernel])},
+      {"kind", peak.peakKernel < 0
+                   ? llvm::json::Value(nullptr)
+                   : llvm::json::Value(facts.getKind(peak.peakKernel))},
       {"live", std::move(live)}};
   return plan;
 }

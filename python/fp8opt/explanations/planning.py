@@ -13,6 +13,7 @@ import hashlib
 import json
 import os
 import pathlib
+import re
 import subprocess
 from dataclasses import dataclass
 from typing import Any, Dict, List, Optional, Tuple, Union
@@ -46,17 +47,22 @@ class GraphPlan:
         self._inputs = {item.target or item.name: item for item in self.graph.inputs}
 
     def results_of(self, value: str, size: int) -> List[str]:
-        """The graph's values that an entry of the plan with `size` bytes may be: an operation with several results has
-        one name in a plan."""
+        """The graph's values that an entry of the plan with `size` bytes may be: the one whose number the plan says (`o#1`);
+        of a plan that says none, those of the operation's results that have the size."""
         name = self.node_name(value)
         node = self._producers.get(name)
         if node is None or len(node.outputs) == 1:
             return [name]
-        return [other for other, tensor in node.outputs if other and tensor is not None and tensor.bytes == size] or [name]
+        made = [(other, tensor) for other, tensor in node.outputs if other and tensor is not None]
+        numbered = re.match(r"[^~'\[#]*#(\d+)", value)
+        if numbered and int(numbered[1]) < len(made):
+            return [made[int(numbered[1])][0]]
+        return [other for other, tensor in made if tensor.bytes == size] or [name]
 
     def node_name(self, value: str) -> str:
-        """The graph's name of a value of the plan: without what marks a recomputation, a piece or a part of a node."""
-        return value.split("~")[0].split("'")[0].split("[")[0]
+        """The graph's name of a value of the plan: without what marks a result, a recomputation, a piece or a part of a
+        node."""
+        return re.split(r"[~'\[#]", value)[0]
 
     def location(self, value: str) -> Location:
         """Where in the user's code a value of the plan comes from."""

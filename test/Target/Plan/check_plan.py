@@ -41,7 +41,7 @@ ENTRY_KEYS = {
     "saved": {"value": str, "op": str, "loc": str, "bytes": int, "form": str, "why": str},
     "recomputed": {"value": str, "op": str, "times": int, "cost_us": (int, float), "why": str},
     "pieces": {"value": str, "pieces": int, "rows": int, "why": str},
-    "frees": {"value": str, "bytes": int, "after": str, "naive_after": str},
+    "frees": {"value": str, "bytes": int, "after": str, "after_kind": str, "naive_after": str, "naive_after_kind": str},
     "in_place": {"value": str, "over": str, "bytes": int, "storage": str},
     "transfers": {"value": str, "axis": str, "own_bytes": int, "result_bytes": int, "link_bytes": int,
                   "us": (int, float), "hidden_us": (int, float), "beside_from": (str, type(None)),
@@ -92,6 +92,7 @@ class Line:
     """One function of placed IR as a line of kernels and waits, with the storage each one holds."""
 
     def __init__(self, module, function):
+        self.module, self.function = module, function
         self.names = module.value_names(function)
         # What is written in place, and over what.
         self.over, self.overwritten, self.in_argument, self.writer = {}, {}, set(), {}
@@ -186,8 +187,12 @@ class Line:
         return own + sum(self.bytes(value) for value in values if self.is_live(value, index))
 
     def kernel_name(self, index):
+        return self.module.kernel_name(self.names, self.function, self.kernels[index])
+
+    def kind(self, index):
         op = self.kernels[index]
-        return self.names[op.results[0]] if op.results else op.regions[0][0].name
+        token = any("token" in kind for kind in op.result_types)
+        return "wait" if op.name == "fp8.wait" else "start" if token else "kernel"
 
 
 def updates(op):
@@ -209,16 +214,26 @@ def align(size):
     return (size + 255) // 256 * 256
 
 
+def check_names(plan):
+    """No two values of a list and no two kernels have one name, so that what is freed early can be counted."""
+    for key in ("saved", "offloaded", "recomputed", "frees", "in_place"):
+        named = [part["value"] for part in plan[key]]
+        expect_equal(f"names in {key}", len(set(named)), len(named))
+    run = [(part["op"], part["kind"]) for part in plan["timeline"]]
+    expect_equal("names in timeline", len(set(run)), len(run))
+
+
 def check_memory(plan, line):
     """Everything that follows from where buffers are made and freed."""
     count = len(line.kernels)
     live = [line.live_bytes(index) for index in range(count)]
-    expect_equal("timeline", [(part["op"], part["live_bytes"]) for part in plan["timeline"]],
-                 [(line.kernel_name(index), live[index]) for index in range(count)])
+    timeline = [(line.kernel_name(index), line.kind(index), live[index]) for index in range(count)]
+    expect_equal("timeline", [(part["op"], part["kind"], part["live_bytes"]) for part in plan["timeline"]], timeline)
+    check_names(plan)
     expect_equal("peak_bytes", plan["peak_bytes"], max(live, default=0))
     if plan["peak_bytes"]:
         peak = live.index(max(live))
-        expect_equal("peak_at.op", plan["peak_at"]["op"], line.kernel_name(peak))
+        expect_equal("peak_at", (plan["peak_at"]["op"], plan["peak_at"]["kind"]), timeline[peak][:2])
         there = [(line.names[value], line.bytes(value)) for value in line.made if line.is_live(value, peak)]
         if own := line.kernels[peak].integer("workspace"):
             there.append((line.kernel_name(peak), own))
@@ -236,10 +251,10 @@ def check_memory(plan, line):
     expect_equal("segments", [segments[name]["bytes"] for name in ("saved", "transient", "io")],
                  [plan["saved_bytes"], plan["transient_bytes"], sum(line.bytes(value) for value in line.results)])
     ends = [line.first_backward - 1, count - 1]
-    freed = [(line.names[value], line.bytes(value), line.kernel_name(index),
-              line.kernel_name(ends[index >= line.first_backward])) for value, index in line.frees.items()]
-    expect_equal("frees", sorted((part["value"], part["bytes"], part["after"], part["naive_after"])
-                                 for part in plan["frees"]), sorted(freed))
+    freed = [(line.names[value], line.bytes(value), *timeline[index][:2], *timeline[ends[index >= line.first_backward]][:2])
+             for value, index in line.frees.items()]
+    expect_equal("frees", sorted((part["value"], part["bytes"], part["after"], part["after_kind"], part["naive_after"],
+                                  part["naive_after_kind"]) for part in plan["frees"]), sorted(freed))
     # The text does not name arguments.
     expect_equal("in_place", [(part["value"], part["bytes"], part["storage"]) for part in plan["in_place"]],
                  [(line.names[value], line.bytes(value), "argument" if value in line.in_argument else "arena")
@@ -559,7 +574,7 @@ def check_recomputed(plan, joint, function, line, rates):
         named = [part for part in clones if part.results and part.name == op.name
                  and re.fullmatch(re.escape(entry["value"]) + r"~recomputed(\.\d+)?", line.names[part.results[0]])]
         # Each piece is an op of its own.
-        if "#" not in entry["value"] and not plan["pieces"]:
+        if not re.search(r"#\d+\.\d+$", entry["value"]) and not plan["pieces"]:
             expect_equal(f"times of {entry['value']}", entry["times"], len(named))
 
 

@@ -10,8 +10,10 @@
 // CHECK-NEXT: "frees": [
 // CHECK-NEXT: {
 // CHECK-NEXT: "after": "fp8.opaque#1.0",
+// CHECK-NEXT: "after_kind": "kernel",
 // CHECK-NEXT: "bytes": 400,
 // CHECK-NEXT: "naive_after": "fp8.opaque#1.0",
+// CHECK-NEXT: "naive_after_kind": "kernel",
 // CHECK-NEXT: "value": "fp8.opaque#0.1"
 // CHECK: "functions": [
 // CHECK: "gap_pct": null,

@@ -188,18 +188,74 @@ class Module:
         return [op for top in self.ops for op in top.walk() if op.name == "func.func" and op.regions]
 
     def value_names(self, function):
-        """What plans call each op result of `function`: the name of its location, else op#ordinal.result."""
-        names, counts = {}, {}
+        """What plans call each op result of `function`: the name of its location, with the number of the result where the
+        op has several (tokens aside), and with '2 and so on where an earlier one has the name, views coming last; without
+        a name op#ordinal.result. What a kernel yields has the name of the kernel's result, and a wait without one of its own
+        that of its operand."""
+        plain, counts, taken = {}, {}, set()
+        inside, ops, kernels = set(), [], []
         for op in function.walk():
             ordinal = counts.get(op.name, 0)
             counts[op.name] = ordinal + 1
+            own = self.location_name(op.location)
+            several = sum("token" not in kind for kind in op.result_types) > 1
             for number, result in enumerate(op.results):
-                names[result] = self.location_name(op.location) or f"{op.name}#{ordinal}.{number}"
+                numbered = re.sub(r"^(.*?)(~recomputed.*)?$", rf"\1#{number}\2", own) if several else own
+                plain[result] = (numbered, own, f"{op.name}#{ordinal}.{number}")
+            if op.name == "fp8.kernel":
+                inside.update(id(part) for part in op.walk() if part is not op)
+                kernels.append(op)
+            if id(op) not in inside:
+                ops.append(op)
+        for op in kernels:
+            plain.update(zip(op.results, (plain.get(inner, ("", "", "")) for inner in op.regions[0][-1].operands)))
+        waits = [op for op in ops if op.name == "fp8.wait"
+                 and self.location_name(op.location) in ("", plain.get(op.operands[0], ("",))[0])]
+        sharing = {id(op) for op in waits}
+        ops = [op for op in ops if id(op) not in sharing]
+        names = {}
+
+        def give(groups):
+            """Names that are free for all values of an op, each given as (value, its plain name)."""
+            for number in range(1, 1000000):
+                mark = f"'{number}" if number > 1 else ""
+                found = {}
+                for value, (numbered, own, _) in groups:
+                    found[value] = own + mark + numbered[len(own) :] if numbered.startswith(own) else numbered + mark
+                if taken.isdisjoint(found.values()):
+                    break
+            taken.update(found.values())
+            names.update(found)
+
+        for op in sorted(ops, key=lambda op: op.name in VIEWS):
+            values = [value for value, kind in zip(op.results, op.result_types) if "token" not in kind]
+            if op.name == "fp8.kernel":
+                for result, inner in zip(op.results, op.regions[0][-1].operands):
+                    if result in values and plain[result][0]:
+                        give([(result, plain[result])])
+                        names[inner] = names[result]
+            elif values and plain[values[0]][1]:
+                give([(value, plain[value]) for value in values])
+        for value, (numbered, _, ordinal) in plain.items():
+            names.setdefault(value, numbered or ordinal)
         for op in function.walk():
             if op.name == "fp8.kernel":
                 for result, inner in zip(op.results, op.regions[0][-1].operands):
                     names[result] = names[inner]
+        for op in waits:
+            names[op.results[0]] = names.get(op.operands[0], names[op.results[0]])
         return names
+
+    def kernel_name(self, names, function, op):
+        """What plans call a kernel: the name of its first result, else op#ordinal of its first op."""
+        if op.results:
+            return names[op.results[0]]
+        first = op.regions[0][0]
+        return f"{first.name}#{[part for part in function.walk() if part.name == first.name].index(first)}"
+
+
+# Ops that give another name to the storage of their operand.
+VIEWS = ("fp8.permute", "fp8.reshape", "fp8.bitcast", "fp8.slice", "fp8.wait", "fp8.remat_barrier")
 
 
 def symbol_name(function):
