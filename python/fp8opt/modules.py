@@ -130,6 +130,19 @@ class _Layer:
         return self.function.parameter(f"{self.name}.{name}", tensor("bf16", 1, size))
 
 
+def _check_mode(parallel_mode: Optional[str]) -> None:
+    if parallel_mode not in (None, "column", "row"):
+        raise ValueError(f"expected 'parallel_mode' to be \"column\", \"row\" or None, but got '{parallel_mode}'")
+
+
+def _of_one_rank(in_features: int, out_features: int, parallel_mode: Optional[str], tp_size: int) -> Tuple[int, int]:
+    """The features in and out of one of `tp_size` ranks."""
+    shared = in_features if parallel_mode == "row" else out_features
+    if tp_size < 1 or shared % tp_size:
+        raise ValueError(f"expected 'tp_size' to divide {shared}, but got {tp_size}")
+    return (in_features // tp_size, out_features) if parallel_mode == "row" else (in_features, out_features // tp_size)
+
+
 class Linear(_Layer):
     """y = x * weight^T (+ bias), x [tokens, in_features].
 
@@ -143,20 +156,13 @@ class Linear(_Layer):
                  bias: bool = False, parallel_mode: Optional[str] = None, sequence_parallel: bool = False,
                  tp_axis: str = "tp", tp_size: int = 1, save_original_input: bool = False):
         super().__init__(function, name, recipe)
-        if parallel_mode not in (None, "column", "row"):
-            raise ValueError(f"expected 'parallel_mode' to be \"column\", \"row\" or None, but got '{parallel_mode}'")
+        _check_mode(parallel_mode)
         if sequence_parallel and parallel_mode is None:
             raise ValueError("expected 'parallel_mode' with 'sequence_parallel'")
         if tp_size > 1 and not sequence_parallel:
             raise ValueError(f"expected 'sequence_parallel' with {tp_size} ranks: without it each gradient would be of one "
                              "rank only")
-        shared = in_features if parallel_mode == "row" else out_features
-        if tp_size < 1 or shared % tp_size:
-            raise ValueError(f"expected 'tp_size' to divide {shared}, but got {tp_size}")
-        if parallel_mode == "row":
-            in_features //= tp_size
-        else:
-            out_features //= tp_size
+        in_features, out_features = _of_one_rank(in_features, out_features, parallel_mode, tp_size)
         self.parallel_mode = parallel_mode
         self.sequence_parallel, self.tp_axis, self.tp_size = sequence_parallel, tp_axis, tp_size
         self.save_original_input = save_original_input
@@ -208,11 +214,21 @@ class GroupedLinear(_Layer):
     the weights are one parameter [num_gemms, out_features, in_features] and `m_splits` is an i32 value [num_gemms + 1] that
     only a run knows: where the rows of each linear begin, in multiples of the recipe's alignment, and where those of the
     last one end. `x` has room for as many rows as there may be, and what lies behind the last is 0 in the result; `balanced`
-    says how many there are where routing is balanced."""
+    says how many there are where routing is balanced.
+
+    `parallel_mode` and `tp_size` divide the weights as in `Linear`, and nothing is sent here, as in TransformerEngine: whoever
+    dispatches the tokens gathers them before a column-parallel one and scatters the sum of a row-parallel one (`all_gather`,
+    `reduce_scatter`), so that there is no `sequence_parallel`. `save_original_input` is that of `Linear`."""
 
     def __init__(self, function: Function, name: str, num_gemms: int, in_features: int, out_features: int,
-                 recipe: Union[Recipe, str], *, single_weight: bool = False, balanced: Optional[int] = None):
+                 recipe: Union[Recipe, str], *, single_weight: bool = False, balanced: Optional[int] = None,
+                 parallel_mode: Optional[str] = None, tp_size: int = 1, save_original_input: bool = False):
         super().__init__(function, name, recipe)
+        _check_mode(parallel_mode)
+        if tp_size > 1 and parallel_mode is None:
+            raise ValueError(f"expected 'parallel_mode' with {tp_size} ranks")
+        in_features, out_features = _of_one_rank(in_features, out_features, parallel_mode, tp_size)
+        self.save_original_input = save_original_input
         if single_weight and self.recipe.history:
             raise ValueError("expected a recipe without delayed scaling with 'single_weight', but got delayed")
         if balanced is not None and not single_weight:
@@ -229,6 +245,8 @@ class GroupedLinear(_Layer):
         f, alignment = self.function, self.recipe.alignment
         if (self.weight is not None) != isinstance(m_splits, Value):
             raise ValueError("expected a value as 'm_splits' with 'single_weight', and integers without")
+        if self.save_original_input and x.op is not None:
+            f.mark(x, policy="save")
         if isinstance(m_splits, Value):
             assert self.weight is not None
             return f.grouped_linear(x, self.weight, m_splits, self.recipe, self.balanced, name=self.name)

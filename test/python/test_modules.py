@@ -177,13 +177,33 @@ def test_a_row_parallel_linear_scatters_its_sum(fp8_opt):
     assert "fp8.all_gather" in fp8_opt(["--fp8-build-backward"], str(module))
 
 
-def test_save_original_input_keeps_it_as_it_is():
+def test_grouped_linears_of_one_rank():
+    """Column- and row-parallel experts between a gather and a scatter of the tokens, which are the caller's."""
+    module = Module(grid={"tp": 2})
+    f = module.function("experts")
+    x = f.all_gather(f.argument("x", tensor("bf16", 64, 32)), "tp", 2, name="tokens")
+    up = GroupedLinear(f, "fc1", 2, 32, 96, Rowwise(), parallel_mode="column", tp_size=2)
+    down = GroupedLinear(f, "fc2", 2, 96, 32, Rowwise(), parallel_mode="row", tp_size=2)
+    y = down(silu(up(x, [48, 80]), "act"), [48, 80])
+    assert [weight.value.shape for weight in up.weights + down.weights] == [(48, 32), (48, 32), (32, 48), (32, 48)]
+    assert y.shape == (128, 32)
+    f.returns(f.reduce_scatter(y, "tp", 2, name="y"), names=["y"])
+    gradients = {result.name: result.shape for result in fp8opt.compile(module).functions["experts"].results}
+    assert gradients["d_x"] == (64, 32) and gradients["d_fc1.weight1"] == (48, 32) and gradients["d_fc2.weight0"] == (32, 48)
+    whole = GroupedLinear(Module().function("f"), "fc", 2, 32, 96, Rowwise(), single_weight=True, parallel_mode="column",
+                          tp_size=2)
+    assert whole.weight.shape == (2, 48, 32)
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+def test_save_original_input_keeps_it_as_it_is(grouped):
     def plan(save):
         module = Module()
         f = module.function("kept")
         x = f.argument("x", tensor("bf16", 64, 128))
         h = f.elementwise("arith.mulf", x, x, name="h")
-        f.returns(Linear(f, "fc", 128, 48, Tensorwise(), save_original_input=save)(h))
+        f.returns(GroupedLinear(f, "fc", 2, 128, 48, Tensorwise(), save_original_input=save)(h, [16, 48]) if grouped else
+                  Linear(f, "fc", 128, 48, Tensorwise(), save_original_input=save)(h))
         return {entry["value"]: entry for entry in fp8opt.compile(module, policy="save-all" if not save else "min-cut")
                 .plan["saved"]}
 
@@ -201,6 +221,8 @@ def test_save_original_input_keeps_it_as_it_is():
     lambda f, x: GroupedLinear(f, "fc", 2, 32, 48, Rowwise())(x, [64]),
     lambda f, x: GroupedLinear(f, "fc", 2, 32, 48, Rowwise())(x, [8, 56]),
     lambda f, x: GroupedLinear(f, "fc", 2, 32, 48, Block128())(x, [16, 48]),
+    lambda f, x: GroupedLinear(f, "fc", 2, 32, 48, Rowwise(), tp_size=2),
+    lambda f, x: GroupedLinear(f, "fc", 2, 32, 48, Rowwise(), parallel_mode="column", tp_size=5),
     lambda f, x: concatenate([]),
 ])
 def test_what_does_not_fit_is_refused(build):
