@@ -70,9 +70,9 @@ public:
   Overlapper(const PlannedProgram &planned, std::optional<int64_t> limit)
       : planned(planned),
         limit(limit.value_or(std::numeric_limits<int64_t>::max())),
-        waitLimit(limit.value_or(planned.peak.peak)), live(planned.peak.live),
-        idle(planned.order.size()), place(planned.order),
-        movedTo(planned.order.size()), doneAfter(planned.order) {
+        live(planned.peak.live), idle(planned.order.size()),
+        place(planned.order), movedTo(planned.order.size()),
+        doneAfter(planned.order) {
     for (auto [index, kernel] : llvm::enumerate(planned.kernels.kernels)) {
       positions[planned.getOp(index)] = index;
       // What can hide a transfer: anything that is not one itself.
@@ -103,8 +103,7 @@ private:
   }
 
   const PlannedProgram &planned;
-  /// On bytes, for starts and for waits.
-  int64_t limit, waitLimit;
+  int64_t limit; ///< on bytes
   std::vector<int64_t> live;
   std::vector<double> idle; ///< seconds that hide nothing yet
   /// The kernel before which a kernel runs, or a collective starts.
@@ -255,7 +254,7 @@ void Overlapper::delayWait(Split &split) {
   double left = split.left;
   SmallVector<double> hidden;
   for (int kernel = split.position + 1; kernel < end && left > 0; ++kernel) {
-    if (live[kernel] + heldAt(kernel) > waitLimit)
+    if (live[kernel] + heldAt(kernel) > limit)
       break;
     hidden.push_back(std::min(left, idle[kernel]));
     left -= hidden.back();

@@ -47,7 +47,10 @@ private:
                                    PieceSearch &inPieces,
                                    std::optional<PiecePlan> askedPlan);
   /// The selection of a policy other than `auto`.
-  Selection getSelection(const PlanGraph &graph);
+  Selection getSelection(const PlanGraph &graph, Policy policy) const;
+  /// The plan of that, but for what waits in host memory.
+  PiecePlan getPlan(const PlanGraph &graph, PlanSearch &search,
+                    PieceSearch &inPieces, Policy policy) const;
   /// The bytes that a plan no slower than `plan` may have in host memory: what
   /// its link carries in that time.
   int64_t getHostRoom(const PlanGraph &graph, const PiecePlan &plan) const;
@@ -124,8 +127,9 @@ LogicalResult SelectSavedPass::run() {
   return success();
 }
 
-Selection SelectSavedPass::getSelection(const PlanGraph &graph) {
-  switch (chosenPolicy) {
+Selection SelectSavedPass::getSelection(const PlanGraph &graph,
+                                        Policy policy) const {
+  switch (policy) {
   case Policy::SaveAll:
     return selectSaveAll(graph);
   case Policy::RecomputeAll:
@@ -135,6 +139,16 @@ Selection SelectSavedPass::getSelection(const PlanGraph &graph) {
   default:
     return selectMinCut(graph);
   }
+}
+
+PiecePlan SelectSavedPass::getPlan(const PlanGraph &graph, PlanSearch &search,
+                                   PieceSearch &inPieces, Policy policy) const {
+  Selection selection = getSelection(graph, policy);
+  applyOverrides(graph, selection);
+  if (pieces > 1)
+    return inPieces.splitAll(selection, pieces);
+  const PlanOption &option = search.evaluateExactly(selection);
+  return {option.selection, {}, {}, option.peak, option.seconds};
 }
 
 std::vector<PiecePlan>
@@ -273,9 +287,9 @@ SelectSavedPass::getAskedPlan(const PlanGraph &graph,
 /// do: plans made times nodes of the graph.
 static constexpr int64_t kMaxOverlapWork = 10'000;
 
-/// Of `plans`, the fastest first as if nothing hid a collective, the one that
-/// is fastest, then smallest, once they start early; of the first ones of very
-/// many.
+/// Of `plans`, the one that is fastest, then smallest, once their collectives
+/// start early; of the first ones of very many. What is fast as if nothing hid
+/// a collective comes first.
 static const PiecePlan *
 chooseOverlapped(const PlanGraph &graph, ArrayRef<const PiecePlan *> plans,
                  function_ref<PlanCost(const PiecePlan &)> evaluate) {
@@ -375,9 +389,18 @@ LogicalResult SelectSavedPass::select(func::FuncOp func, const Target &target) {
   }
   const PiecePlan *chosen = nullptr;
   PiecePlan asked;
+  // Those of the simple policies, which are not all on the frontier, but may be
+  // once collectives start early.
+  std::vector<PiecePlan> simplePlans;
   if (chosenPolicy == Policy::Auto) {
+    // How copies to the host and early starts go together is not known here.
+    bool isOverlapped = evaluate && hostBytes == 0 && !isOffloadAsked;
+    if (isOverlapped)
+      for (Policy simple : {Policy::SaveAll, Policy::RecomputeAll,
+                            Policy::OpList, Policy::MinCut})
+        simplePlans.push_back(getPlan(*graph, search, inPieces, simple));
     SmallVector<const PiecePlan *> fitting;
-    for (const PiecePlan &plan : plans)
+    for (const PiecePlan &plan : llvm::concat<PiecePlan>(plans, simplePlans))
       if (plan.peak <= limit)
         fitting.push_back(&plan);
     if (fitting.empty())
@@ -385,20 +408,10 @@ LogicalResult SelectSavedPass::select(func::FuncOp func, const Target &target) {
     llvm::stable_sort(fitting, [&](const PiecePlan *a, const PiecePlan *b) {
       return isFaster(*a, *b);
     });
-    chosen = fitting.front();
-    // How copies to the host and early starts go together is not known here.
-    if (evaluate && hostBytes == 0 && !isOffloadAsked)
-      chosen = chooseOverlapped(*graph, fitting, evaluate);
+    chosen = isOverlapped ? chooseOverlapped(*graph, fitting, evaluate)
+                          : fitting.front();
   } else {
-    asked.selection = getSelection(*graph);
-    applyOverrides(*graph, asked.selection);
-    if (pieces > 1) {
-      asked = inPieces.splitAll(asked.selection, pieces);
-    } else {
-      const PlanOption &option = search.evaluateExactly(asked.selection);
-      asked.peak = option.peak;
-      asked.seconds = option.seconds;
-    }
+    asked = getPlan(*graph, search, inPieces, chosenPolicy);
     if (isOffloadAsked) {
       FailureOr<PiecePlan> offloading =
           offloadAsked(*graph, inPieces, std::move(asked));

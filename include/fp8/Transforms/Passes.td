@@ -294,10 +294,10 @@ def FP8OverlapPass : Pass<"fp8-overlap", "::mlir::ModuleOp"> {
     the transfer, by the target's estimates, but no further than its operands and the region allow, and no further than
     the bytes live there, with those of its result, stay within `budget` and `device-memory` (no limit where both are empty). Loops that make its
     operands go along. Where that does not hide all of it, the wait goes down behind the kernels that hide the rest, up to
-    the first reader of the result; what the collective reads stays in memory until then, within that limit, or, where there
-    is none, within the peak that the step has anyway. A kernel hides one transfer only. Collectives may overtake one
-    another, in the same way on all ranks, as these run one plan. A gather of the next layer's weights so runs beside this
-    layer (prefetch), and its bytes count from its start; the reduction of a gradient runs beside the gradients behind it.
+    the first reader of the result; what the collective reads stays in memory until then, within the same limit. A kernel
+    hides one transfer only. Collectives may overtake one another, in the same way on all ranks, as these run one plan. A
+    gather of the next layer's weights so runs beside this layer (prefetch), and its bytes count from its start; the
+    reduction of a gradient runs beside the gradients behind it.
   }];
   let options = [
     Option<"budget", "budget", "std::string", "\"\"", "limit on peak_bytes, as in fp8-select-saved">,

@@ -33,14 +33,9 @@ static void improve(std::vector<PackItem> items, int64_t goal,
     offsets = std::move(candidate);
   }
 
-  // Aim at the goal first, which is most often reached if anything is. Then
-  // halve what lies between the best packing and the heights that were proved
-  // impossible or given up.
   int64_t nodes = options.nodeLimit, givenUp = bound - 1;
-  for (int64_t target = goal; height > goal && target < height && nodes > 0;
-       target = givenUp + 1 + (height - 1 - givenUp) / 2) {
-    // Without a capacity half of the nodes is kept for the heights above.
-    int64_t share = options.capacity < 0 ? (nodes + 1) / 2 : nodes;
+  // Spends up to `share` nodes on `target`.
+  auto aimAt = [&](int64_t target, int64_t share) {
     nodes -= share;
     Outcome outcome = search(problem, target, share, offsets);
     nodes += share;
@@ -48,14 +43,31 @@ static void improve(std::vector<PackItem> items, int64_t goal,
       height = 0;
       for (auto [item, offset] : llvm::zip_equal(problem.items, offsets))
         height = std::max(height, offset + item.size);
-      continue;
+      return;
     }
-    givenUp = target;
+    givenUp = std::max(givenUp, target);
     if (outcome == Outcome::Infeasible)
-      bound = target + 1;
-    if (options.capacity >= 0)
-      break;
+      bound = std::max(bound, target + 1);
+  };
+  if (options.capacity >= 0) {
+    if (height > goal && nodes > 0)
+      aimAt(goal, nodes);
+    return;
   }
+  // The goal is found in few nodes or in very many. What is a little above it
+  // takes far fewer, so most nodes go there where the best so far is higher,
+  // after a few for what is easier still.
+  const int64_t easy = goal + goal / 50, near = goal + goal * 9 / 1000;
+  if (height > goal && nodes > 0)
+    aimAt(goal, height > near ? nodes / 8 + 1 : nodes / 2 + 1);
+  if (height > easy && nodes > 0 && givenUp < easy)
+    aimAt(easy, nodes / 4 + 1);
+  if (height > near && nodes > 0 && givenUp < near)
+    aimAt(near, nodes - nodes / 4);
+  // Then halve what lies between the best packing and the heights that were
+  // proved impossible or given up.
+  while (height > goal && height - 1 > givenUp && nodes > 0)
+    aimAt(givenUp + 1 + (height - 1 - givenUp) / 2, (nodes + 1) / 2);
 }
 
 PackResult mlir::fp8::pack(llvm::ArrayRef<PackItem> items,

@@ -4,7 +4,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
 # check_arena.py EXAMPLES   plans every program in the folder EXAMPLES, and the
-#                           stacks of layers that its gen.py prints, and checks
+#                           stacks of layers that its gen.py prints, some of
+#                           them at the smallest budget too, and checks
 #                           that an arena is at most 1 % above the peak that it
 #                           serves, and 256 bytes a buffer for its alignment
 #
@@ -18,10 +19,14 @@ import sys
 KINDS = ["ffn", "block", "fsdp", "tp", "column", "row"]
 LAYERS = [1, 8, 32]
 RANKS = {"ffn": 1, "block": 1}
+# Where many buffers of several sizes are live at the smallest peak.
+SMALLEST = [["--kind=fsdp", "--casts=weights", "--layers=3", "--ranks=8"], ["--kind=fsdp", "--layers=3", "--ranks=8"],
+            ["--kind=ffn", "--layers=3"]]
 
 
-def check(name, text):
-    done = subprocess.run(["fp8-opt", "-", "--compile=target=h200", "--emit=plan"], input=text, capture_output=True,
+def check(name, text, options="target=h200"):
+    """Plans `text`; the smallest peak."""
+    done = subprocess.run(["fp8-opt", "-", f"--compile={options}", "--emit=plan"], input=text, capture_output=True,
                           text=True)
     assert done.returncode == 0, f"{name}: {done.stderr[-1000:]}"
     plans = json.loads(done.stdout)["functions"]
@@ -29,6 +34,11 @@ def check(name, text):
     for plan in plans:
         arena, peak, buffers = plan["arena_bytes"], plan["peak_bytes"], len(plan["frees"])
         assert arena <= 1.01 * peak + 256 * buffers, f"{name}: arena {arena}, peak {peak}, {buffers} buffers"
+    return plans[0]["min_feasible_peak_bytes"]
+
+
+def generate(examples, *arguments):
+    return subprocess.run([sys.executable, examples / "gen.py", *arguments], capture_output=True, check=True, text=True).stdout
 
 
 def main():
@@ -38,9 +48,12 @@ def main():
         check(path.name, path.read_text())
     for kind in KINDS:
         for layers in LAYERS:
-            command = [sys.executable, examples / "gen.py", f"--kind={kind}", f"--layers={layers}",
-                       f"--ranks={RANKS.get(kind, 8)}"]
-            check(f"{kind} {layers}", subprocess.run(command, capture_output=True, check=True, text=True).stdout)
+            check(f"{kind} {layers}",
+                  generate(examples, f"--kind={kind}", f"--layers={layers}", f"--ranks={RANKS.get(kind, 8)}"))
+    for arguments in SMALLEST:
+        text = generate(examples, *arguments)
+        smallest = check(" ".join(arguments), text, "target=h200,pieces=1")
+        check(f"{' '.join(arguments)}, budget {smallest}", text, f"target=h200,pieces=1,budget={smallest}")
     print(f"{len(programs)} examples, {len(KINDS) * len(LAYERS)} generated models")
 
 
