@@ -146,25 +146,36 @@ void Differentiation::addTangents() {
   auto returnOp =
       cast<func::ReturnOp>(function.getBody().front().getTerminator());
   MLIRContext *context = function.getContext();
+  // All at once: the function has a type, which is never freed, for each time
+  // that arguments are added.
+  const unsigned first = function.getNumArguments();
+  SmallVector<OpOperand *> uses;
+  SmallVector<Type> types;
+  SmallVector<DictionaryAttr> attributes;
+  SmallVector<Location> locations;
   for (OpOperand &use : returnOp->getOpOperands()) {
     if (!isDifferentiable(use.get().getType()))
       continue;
     std::string name = "d_" + signature.results[use.getOperandNumber()].name;
-    unsigned index = function.getNumArguments();
     // A rank that has a part of a result has that part of its gradient.
     NamedAttrList marks;
     marks.set(kTangentAttr, UnitAttr::get(context));
     if (Attribute shard =
             function.getResultAttr(use.getOperandNumber(), kShardAttr))
       marks.set(kShardAttr, shard);
-    // Cannot fail: the function has no callers, and arguments may be appended
-    // to any function.
-    (void)function.insertArgument(
-        index, use.get().getType(), marks.getDictionary(context),
+    uses.push_back(&use);
+    types.push_back(use.get().getType());
+    attributes.push_back(marks.getDictionary(context));
+    locations.push_back(
         NameLoc::get(StringAttr::get(context, name), use.get().getLoc()));
-    if (active.contains(use.get()))
-      contribute(use, function.getArgument(index));
   }
+  // Cannot fail: the function has no callers, and arguments may be appended
+  // to any function.
+  (void)function.insertArguments(SmallVector<unsigned>(uses.size(), first),
+                                 types, attributes, locations);
+  for (auto [index, use] : llvm::enumerate(uses))
+    if (active.contains(use->get()))
+      contribute(*use, function.getArgument(first + index));
 }
 
 /// The location of what is computed for the adjoint of an op at `loc`: the same
@@ -310,17 +321,30 @@ LogicalResult Differentiation::run() {
 
   // Gradients are results named after their argument; the old results keep the
   // names they had.
+  MLIRContext *context = function.getContext();
+  SmallVector<DictionaryAttr> attributes;
+  auto addAttributes = [&](NamedAttrList marks, const std::string &name) {
+    marks.set(kNameAttr, StringAttr::get(context, name));
+    attributes.push_back(marks.getDictionary(context));
+  };
   for (auto [index, result] : llvm::enumerate(signature.results))
-    setResultName(function, index, result.name);
+    addAttributes(NamedAttrList(function.getResultAttrDict(index)),
+                  result.name);
+  SmallVector<Type> gradientTypes;
   for (BlockArgument argument : wanted) {
-    unsigned index = function.getNumResults();
-    (void)function.insertResult(index, argument.getType(), DictionaryAttr());
+    NamedAttrList marks;
     if (Attribute shard =
             function.getArgAttr(argument.getArgNumber(), kShardAttr))
-      function.setResultAttr(index, kShardAttr, shard);
-    setResultName(function, index,
+      marks.set(kShardAttr, shard);
+    addAttributes(std::move(marks),
                   "d_" + signature.arguments[argument.getArgNumber()].name);
+    gradientTypes.push_back(argument.getType());
   }
+  // At once, as arguments are.
+  (void)function.insertResults(
+      SmallVector<unsigned>(wanted.size(), function.getNumResults()),
+      gradientTypes, SmallVector<DictionaryAttr>(wanted.size()));
+  function.setAllResultAttrs(attributes);
   return success();
 }
 
