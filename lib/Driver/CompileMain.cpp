@@ -179,7 +179,7 @@ FailureOr<int> getSweepPoints(const DriverOptions &options,
 
 LogicalResult writeSweep(ModuleOp module, const DriverOptions &options,
                          const CompileOptions &pipeline, int points) {
-  FailureOr<std::vector<SweepPoint>> found = sweep(module, pipeline, points);
+  FailureOr<Sweep> found = sweep(module, pipeline, points);
   if (failed(found))
     return failure();
   if (options.output != "-") {

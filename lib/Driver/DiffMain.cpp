@@ -47,6 +47,8 @@ using Entries = std::map<std::string, Entry>;
 /// What is compared of one function.
 struct FunctionPlan {
   std::string name, peakAt;
+  std::string target;
+  bool isCalibrated = false; ///< whether the target's rates were measured
   int64_t peak = 0, arena = 0, saved = 0, host = 0;
   double stepUs = 0;
   Entries kept, recomputed, offloaded;
@@ -116,6 +118,8 @@ std::optional<std::vector<FunctionPlan>> readPlans(const std::string &path) {
     FunctionPlan &plan = plans.emplace_back();
     plan.name = name->str();
     plan.peak = *peak;
+    plan.target = root->getString("target").value_or("").str();
+    plan.isCalibrated = root->getBoolean("target_calibrated").value_or(false);
     plan.arena = object->getInteger("arena_bytes").value_or(0);
     plan.saved = object->getInteger("saved_bytes").value_or(0);
     plan.stepUs = object->getNumber("step_us").value_or(0);
@@ -178,6 +182,11 @@ bool printDifference(const FunctionPlan &before, const FunctionPlan &after) {
                         formatBytes(a), formatBytes(b), signedBytes(b - a),
                         note);
   };
+  if (before.target != after.target) {
+    differs = true;
+    os << llvm::formatv("  {0,-8}{1,22} -> {2,22}\n", "target", before.target,
+                        after.target);
+  }
   std::string place = after.peakAt;
   if (!before.peakAt.empty() && before.peakAt != after.peakAt)
     place += " (before at " + before.peakAt + ")";
@@ -188,10 +197,13 @@ bool printDifference(const FunctionPlan &before, const FunctionPlan &after) {
   compare("host", before.host, after.host);
   if (before.stepUs != after.stepUs) {
     differs = true;
-    os << llvm::formatv("  {0,-8}{1,19:F3} us -> {2,19:F3} us   {3}{4:F3} us\n",
-                        "step", before.stepUs, after.stepUs,
-                        after.stepUs < before.stepUs ? "" : "+",
-                        after.stepUs - before.stepUs);
+    os << llvm::formatv(
+        "  {0,-8}{1,19:F3} us -> {2,19:F3} us   {3}{4:F3} us{5}\n", "step",
+        before.stepUs, after.stepUs, after.stepUs < before.stepUs ? "" : "+",
+        after.stepUs - before.stepUs,
+        before.isCalibrated && after.isCalibrated
+            ? ""
+            : ", by rates that were not measured on the device");
   }
 
   std::vector<Line> kept, dropped, changed, added, removed;

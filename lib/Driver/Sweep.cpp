@@ -80,15 +80,19 @@ static SweepPoint readPoint(const llvm::json::Object &plan, int microbatches) {
   return point;
 }
 
-FailureOr<std::vector<SweepPoint>>
-mlir::fp8::sweep(ModuleOp module, const CompileOptions &options, int points) {
+FailureOr<Sweep> mlir::fp8::sweep(ModuleOp module,
+                                  const CompileOptions &options, int points) {
   FailureOr<llvm::json::Object> fastest =
       makePlan(module, options, std::nullopt);
   if (failed(fastest))
     return failure();
   SweepPoint first = readPoint(*fastest, options.microbatches);
   int64_t most = first.peak, least = std::min(first.smallest, most);
-  std::vector<SweepPoint> result;
+  Sweep result;
+  result.target = fastest->getString("target").value_or("").str();
+  result.isCalibrated =
+      fastest->getBoolean("target_calibrated").value_or(false);
+  result.modelErrorPct = fastest->getNumber("model_error_pct");
   for (int index = 0; index < points; ++index) {
     // In two steps, or the product might be too large.
     int64_t room = most - least, last = points - 1;
@@ -96,18 +100,18 @@ mlir::fp8::sweep(ModuleOp module, const CompileOptions &options, int points) {
     FailureOr<llvm::json::Object> plan = makePlan(module, options, budget);
     if (failed(plan))
       return failure();
-    result.push_back(readPoint(*plan, options.microbatches));
-    result.back().budget = budget;
+    result.points.push_back(readPoint(*plan, options.microbatches));
+    result.points.back().budget = budget;
   }
   return result;
 }
 
-std::string mlir::fp8::toCsv(ArrayRef<SweepPoint> points) {
+std::string mlir::fp8::toCsv(const Sweep &sweep) {
   std::string text;
   llvm::raw_string_ostream os(text);
   os << "budget_bytes,peak_bytes,arena_bytes,step_us,recompute_us,gap_pct,host_"
         "bytes\n";
-  for (const SweepPoint &point : points) {
+  for (const SweepPoint &point : sweep.points) {
     os << point.budget << ',' << point.peak << ',' << point.arena << ','
        << llvm::formatv("{0:F3},{1:F3},", point.stepUs, point.recomputeUs);
     if (point.gapPct)
@@ -117,9 +121,9 @@ std::string mlir::fp8::toCsv(ArrayRef<SweepPoint> points) {
   return text;
 }
 
-llvm::json::Value mlir::fp8::toJson(ArrayRef<SweepPoint> points) {
+llvm::json::Value mlir::fp8::toJson(const Sweep &sweep) {
   llvm::json::Array array;
-  for (const SweepPoint &point : points)
+  for (const SweepPoint &point : sweep.points)
     array.push_back(llvm::json::Object{
         {"budget_bytes", point.budget},
         {"peak_bytes", point.peak},
@@ -129,22 +133,36 @@ llvm::json::Value mlir::fp8::toJson(ArrayRef<SweepPoint> points) {
         {"gap_pct", point.gapPct ? llvm::json::Value(*point.gapPct)
                                  : llvm::json::Value(nullptr)},
         {"host_bytes", point.host}});
-  return llvm::json::Object{{"schema", "fp8opt-sweep-1"},
-                            {"points", std::move(array)}};
+  return llvm::json::Object{
+      {"schema", "fp8opt-sweep-1"},
+      {"target", sweep.target},
+      {"target_calibrated", sweep.isCalibrated},
+      {"model_error_pct", sweep.modelErrorPct
+                              ? llvm::json::Value(*sweep.modelErrorPct)
+                              : llvm::json::Value(nullptr)},
+      {"points", std::move(array)}};
 }
 
-std::string mlir::fp8::toTable(ArrayRef<SweepPoint> points) {
+std::string mlir::fp8::toTable(const Sweep &sweep) {
   std::string text;
   llvm::raw_string_ostream os(text);
   // A column that is empty says nothing.
   bool hasHost = llvm::any_of(
-      points, [](const SweepPoint &point) { return point.host > 0; });
+      sweep.points, [](const SweepPoint &point) { return point.host > 0; });
+  os << "target " << sweep.target;
+  if (!sweep.isCalibrated)
+    os << ", never run there: times are by rates that were not measured on it";
+  else if (sweep.modelErrorPct)
+    os << llvm::formatv(
+        ": a step took at most {0:F2} % more or less than its estimate",
+        *sweep.modelErrorPct);
+  os << '\n';
   os << llvm::formatv("{0,18} {1,18} {2,18} {3,14} {4,14} {5,8}", "budget B",
                       "peak B", "arena B", "step us", "recompute us", "gap %");
   if (hasHost)
     os << llvm::formatv(" {0,18}", "on the host B");
   os << '\n';
-  for (const SweepPoint &point : points) {
+  for (const SweepPoint &point : sweep.points) {
     std::string gap =
         point.gapPct ? llvm::formatv("{0:F2}", *point.gapPct).str() : "-";
     os << llvm::formatv("{0,18} {1,18} {2,18} {3,14} {4,14} {5,8}",

@@ -28,15 +28,24 @@ struct SweepPoint {
   int64_t host = 0; ///< bytes that wait in host memory
 };
 
+/// The points of a module, and what their times are by.
+struct Sweep {
+  std::vector<SweepPoint> points;
+  std::string target;
+  bool isCalibrated = false; ///< whether rates were measured on the device
+  /// How far estimates of a step were from measured ones, at most.
+  std::optional<double> modelErrorPct;
+};
+
 /// Plans clones of `module` (forward or joint IR) with `options` at `points`
 /// budgets, evenly spaced from the peak of the fastest plan down to the
 /// smallest feasible peak. Emits an error and fails where it cannot be planned.
-FailureOr<std::vector<SweepPoint>>
-sweep(ModuleOp module, const CompileOptions &options, int points);
+FailureOr<Sweep> sweep(ModuleOp module, const CompileOptions &options,
+                       int points);
 
-std::string toCsv(ArrayRef<SweepPoint> points);
-llvm::json::Value toJson(ArrayRef<SweepPoint> points);
-std::string toTable(ArrayRef<SweepPoint> points);
+std::string toCsv(const Sweep &sweep);
+llvm::json::Value toJson(const Sweep &sweep);
+std::string toTable(const Sweep &sweep);
 
 } // namespace mlir::fp8
 

@@ -39,7 +39,8 @@ def of_one_step(plan):
 with open(output, newline="") as file:
     rows = list(csv.DictReader(file))
 with open(output[: -len("csv")] + "json") as file:
-    points = json.load(file)["points"]
+    sweep = json.load(file)
+points = sweep["points"]
 assert len(rows) == len(points) == count, f"expected {count} points, but got {len(rows)} and {len(points)}"
 for row, point in zip(rows, points):
     for key, value in point.items():
@@ -48,7 +49,10 @@ for row, point in zip(rows, points):
 for index, point in enumerate(points):
     chosen = ",".join([*options, f"budget={point['budget_bytes']}"])
     command = ["fp8-opt", path, f"--compile={chosen}", "--emit=plan"]
-    plan = of_one_step(json.loads(subprocess.run(command, capture_output=True, check=True, text=True).stdout))
+    plan = json.loads(subprocess.run(command, capture_output=True, check=True, text=True).stdout)
+    for key in ("target", "target_calibrated", "model_error_pct"):
+        assert sweep[key] == plan[key], f"{key}: {sweep[key]}, but the plan says {plan[key]}"
+    plan = of_one_step(plan)
     for key, value in point.items():
         assert key == "budget_bytes" or abs(plan[key] - value) <= 1e-9 * value, f"{key}: {value}, but the plan says {plan[key]}"
     assert point["peak_bytes"] <= point["budget_bytes"]
