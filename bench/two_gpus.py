@@ -8,7 +8,8 @@
 # six column-parallel linears under sequence parallelism (examples/sequence_parallel.py): planned and measured peak. What
 # matters most comes first, and each line when it is known, so that a run that is cut short has lost only the rest.
 #
-# usage: two_gpus.py compile BIN_DIR ARTIFACTS          on any machine; BIN_DIR has fp8-opt
+# usage: two_gpus.py all BIN_DIR OUT [--no-torch] [--no-linears] [--once]    on two GPUs; BIN_DIR is build/bin
+#        two_gpus.py compile BIN_DIR ARTIFACTS          on any machine; BIN_DIR has fp8-opt
 #        two_gpus.py run BIN_DIR ARTIFACTS OUT [--no-torch] [--no-linears] [--once]   on two GPUs; BIN_DIR has fp8-run
 #
 # ===---------------------------------------------------------------------=== #
@@ -26,9 +27,9 @@ EXAMPLES = HERE.parent / "examples"
 MIB = 2**20
 # The peak of PyTorch's FSDP2 on this step (docs/performance.md) is what a plan may take.
 STACK_BUDGET = "6432MiB"
-# What the sequence-parallel linears may take, with the options of their program.
 # PyTorch's steps (torch_fsdp.py): the one to compare with, and what goes behind our second round.
 TORCH, MORE_TORCH = ["fp8 rowwise, FSDP2"], ["gathers in the graph", "bf16, FSDP2"]
+# What the sequence-parallel linears may take, with the options of their program.
 LINEARS = {"bf16": ("1190MiB", ["--gather=bf16"]), "fp8": ("755MiB", ["--gather=fp8"]),
            "fp8-pieces": ("480MiB", ["--gather=fp8", "--pieces=8"])}
 
@@ -156,8 +157,10 @@ def main():
     what, bin_dir, artifacts = sys.argv[1], pathlib.Path(sys.argv[2]).resolve(), pathlib.Path(sys.argv[3]).resolve()
     if what == "compile":
         return compile_all(bin_dir, artifacts)
-    out = pathlib.Path(sys.argv[4])
+    out = artifacts if what == "all" else pathlib.Path(sys.argv[4])
     out.mkdir(parents=True, exist_ok=True)
+    if what == "all":
+        compile_all(bin_dir, artifacts)
     summary = {}
     runs = Runs(bin_dir, artifacts, out)
     rounds = 1 if "--once" in sys.argv else 2
