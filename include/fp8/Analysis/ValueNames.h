@@ -39,9 +39,10 @@ Location getDerivedLocation(Value value, const Twine &suffix);
 /// `getOwnName`, where another value before it in the program has it with `'2`,
 /// `'3` and so on (views after all else); without a name `op#ordinal.result`,
 /// the ordinal counted per op name over the function, and `arg#number` for an
-/// argument. The result of a kernel has the name of the value inside, a wait that
-/// has none of its own that of its start, and a residual that of what is kept.
-/// Arguments share no names among each other, but may share one with a result.
+/// argument. The result of a kernel has the name of the value inside, a wait
+/// that has none of its own that of its start, and a residual that of what is
+/// kept. Arguments share no names among each other, but may share one with a
+/// result.
 class ValueNames {
 public:
   explicit ValueNames(func::FuncOp func);
