@@ -42,7 +42,7 @@ INPUT = 2 * FULL.tokens // RANKS * FULL.hidden
 # SwiGLU's input and the experts' tokens are kept in FP8, and attention's result in 12 bits. Its other result is the sums of
 # the softmax.
 BF16 = r"norm[12]|[qk]v?_down|[qk]v?_norm|q|k_v|o|middle|router|shares|routed|(shared\.|experts\.\d\.)?(fc1|act)"
-POLICY = r"[qk]v?_down|o#1|o\.e5m6(\.scale)?|middle|router|shares|(routed|(shared\.|experts\.\d\.)?fc1)\.row128\.(e4m3|scale)"
+POLICY = r"[qk]v?_down|o#1|o#0\.e5m6(\.scale)?|middle|router|shares|(routed#\d|(shared\.|experts\.\d\.)?fc1)\.row128\.(e4m3|scale)"
 LOSSY = {"dense": "o#0:e5m6+fc1:1x128", "moe": "o#0:e5m6+routed:1x128+shared.fc1:1x128+experts.*.fc1:1x128"}
 # The tables of docs/rank.md's sources: MiB kept by one layer, its input included.
 TABLE = {("dense", "bf16"): 1330, ("moe", "bf16"): 1778, ("dense", "policy"): 375, ("moe", "policy"): 606}
