@@ -146,6 +146,26 @@ def test_inputs_that_are_updated(tight, decompositions, tools):
     assert not any(str(node.target) == "aten.tanh.default" for node in backward.graph.nodes)
 
 
+def test_some_results_of_an_operation_are_kept(tools):
+    """Group norm runs again in backward for its first result; its means and factors are kept."""
+    torch.manual_seed(0)
+    module = torch.nn.Sequential(*(torch.nn.Sequential(torch.nn.Conv2d(8, 8, 3, padding=1), torch.nn.GroupNorm(2, 8), torch.nn.SiLU())
+                                   for _ in range(3)))
+    inputs = (torch.randn(2, 8, 16, 16, requires_grad=True),)
+    expected = step(module, module, inputs, {})
+    budget = None
+    for _ in range(2):
+        partitioner, recorder = PlanPartitioner(budget, "cpu", str(tools / "fp8-opt")), Recorder()
+        torch._dynamo.reset()
+        compare(step(torch.compile(module, backend=backend(partitioner, recorder), dynamic=False), module, inputs, {}), expected, 1e-5)
+        budget = partitioner.plans[0].plan["min_feasible_peak_bytes"]
+    backward = recorder.graphs[1]
+    assert any(str(node.target) == "aten.native_group_norm.default" for node in backward.graph.nodes)
+    kept = {node.name for node in backward.graph.nodes if node.op == "placeholder"}
+    assert kept & {name for node in partitioner.plans[0].graph.nodes if node.op == "aten.native_group_norm.default"
+                   for name, _ in node.outputs[1:]}
+
+
 def test_fewer_bytes_at_a_smaller_budget(tools):
     module, inputs, keywords = Stack(4, 16, 64).bfloat16(), (torch.randn(1024, 16).bfloat16().requires_grad_(),), {}
     least, kept = None, []

@@ -30,14 +30,18 @@ def partition_by(plan: GraphPlan, joint: torch.fx.GraphModule, joint_inputs: Any
     kept = {*plan.kept, *plan.returned}
     forward = {name for node in plan.graph.nodes if node.region == "forward" for name, _ in node.outputs if name}
     once = {node.name for node in plan.graph.nodes if node.random or node.effect}
+    again = set(plan.recomputed) & forward
     for node in joint.graph.nodes:
         if node.op != "call_function":
             continue
         node.meta.pop("recompute", None)
         node.meta.pop("ac_graph_id", None)
-        # Of an operation with several results these are marked, and not the operation: torch would save the state of the random
-        # generator for an attention that may draw numbers, whether it is computed again or not.
-        if node.name in forward and not isinstance(node.meta.get("val"), (tuple, list)):
+        # Of an operation with several results these are marked, and the operation only where it runs again: torch would save the
+        # state of the random generator for an attention that may draw numbers, whether it is computed again or not.
+        if isinstance(node.meta.get("val"), (tuple, list)):
+            if any(user.name in again for user in node.users):
+                node.meta["recompute"] = CheckpointPolicy.MUST_RECOMPUTE
+        elif node.name in forward:
             saved = node.name in kept or node.name in once
             # Of a collective that is kept, what has been waited for.
             waited = [user for user in node.users if user.target is _WAIT]
