@@ -117,6 +117,9 @@ def calibrate(options):
         seconds += sum(c["ms"] for c in loops) * 1e-3
         launches += [c["ms"] * 1e-3 for c in commands if c["op"] == "launch" and 0 < c["bytes"] < SMALL]
         overheads.append(run.get("device_overhead_bytes") or 0)
+    if not seconds:
+        sys.exit(f"error: expected loop kernels that move more than {LARGE:,} B in a time that can be measured, but got none: "
+                 "prepare with more --tokens")
     target["copy_bytes_per_second"] = moved / seconds
     fitted = "the link, bf16 matmuls and f32 arithmetic as before"
     if backend == "cpu":
