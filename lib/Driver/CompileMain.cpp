@@ -267,8 +267,12 @@ int mlir::fp8::compileMain(int argc, char **argv, DialectRegistry &registry) {
   // LLVM brings hundreds more. Those of MLIR work here too; `fp8-opt --help`
   // lists them.
   cl::HideUnrelatedOptions(options.category);
-  cl::ParseCommandLineOptions(
-      argc, argv, "fp8-opt --compile: plans and compiles FP8 training steps\n");
+  // LLVM says what is wrong, but not that it is an error.
+  if (!cl::ParseCommandLineOptions(
+          argc, argv,
+          "fp8-opt --compile: plans and compiles FP8 training steps\n",
+          &llvm::errs()))
+    return failed(fail("unexpected command line; --help lists the options"));
   // A long search ends with the best plan so far.
   catchInterrupt();
   if (options.progress || llvm::errs().is_displayed())

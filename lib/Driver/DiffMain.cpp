@@ -288,8 +288,10 @@ int mlir::fp8::diffMain(int argc, char **argv) {
       llvm::cl::desc("Fail where a peak rises by more, such as 0 or 64MiB"),
       llvm::cl::cat(category)};
   llvm::cl::HideUnrelatedOptions(category);
-  llvm::cl::ParseCommandLineOptions(argc, argv,
-                                    "fp8-opt --diff: compares two plans\n");
+  // LLVM says what is wrong, but not that it is an error.
+  if (!llvm::cl::ParseCommandLineOptions(
+          argc, argv, "fp8-opt --diff: compares two plans\n", &llvm::errs()))
+    return fail("unexpected command line; --help lists the options");
   if (paths.size() != 2)
     return fail("expected two plans after '--diff', but got " +
                 std::to_string(paths.size()));

@@ -41,7 +41,10 @@ int main(int argc, char **argv) {
                              cl::value_desc("N"), cl::cat(category),
                              cl::desc("nodes the exact search may visit"));
   cl::HideUnrelatedOptions(category);
-  cl::ParseCommandLineOptions(argc, argv, "fp8-pack: offsets in one arena\n");
+  // LLVM says what is wrong, but not that it is an error.
+  if (!cl::ParseCommandLineOptions(
+          argc, argv, "fp8-pack: offsets in one arena\n", &llvm::errs()))
+    return fail("error: unexpected command line; --help lists the options");
 
   if (capacity < 0)
     return fail("error: expected a capacity of at least 0, but got " +
