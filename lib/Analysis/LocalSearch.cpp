@@ -11,6 +11,8 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "OrderSearch.h"
+
 #include "fp8/Analysis/Policies.h"
 
 #include <map>
@@ -55,7 +57,8 @@ public:
       : graph(graph), selection(selection),
         program(materialize(graph, selection)),
         kernels(formKernels(program, fusion)),
-        order(isExact ? schedule(kernels) : scheduleRoughly(kernels).first),
+        order(isExact ? scheduleByStretches(kernels)
+                      : scheduleRoughly(kernels).first),
         places(selection.getPlaces(graph.nodes.size())),
         readers(program.values.size()) {
     for (auto [index, id] : llvm::enumerate(order))

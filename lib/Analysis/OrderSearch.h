@@ -11,10 +11,38 @@
 
 #include "fp8/Analysis/KernelGraph.h"
 
+#include "llvm/ADT/BitVector.h"
+
 namespace mlir::fp8 {
 
 /// Kernels of a stretch. A region of no more is one stretch.
 constexpr int kMaxStretch = 63;
+
+/// The fewest kernels of the region of `kernel` that have run before it where,
+/// of all orders, the least is live while it runs (without what is written in
+/// place): all that it needs, and what frees more than it leaves.
+llvm::BitVector findLeastBefore(const KernelGraph &graph, int kernel);
+
+/// Lowers the peak of a long order by what may wait, and what may go, at its
+/// peak, as long as that helps. A list schedule leaves a large result that
+/// nothing needs, such as the gradient of a head, at every later peak. Returns
+/// whether it has helped.
+bool clearPeaks(const KernelGraph &graph, std::vector<int> &order,
+                PeakInfo &info);
+
+/// The two parts of improveSchedule: searches of the stretches around the peak
+/// of an order of scheduleRoughly, and then, of a long order, peaks cleared and
+/// stretches searched in turn.
+void improveStretches(const KernelGraph &graph, std::vector<int> &order,
+                      PeakInfo &info, int64_t floor);
+void finishSchedule(const KernelGraph &graph, std::vector<int> &order,
+                    PeakInfo &info, int64_t floor);
+
+/// schedule() without the second part.
+std::vector<int> scheduleByStretches(const KernelGraph &graph);
+
+/// Whether a region of `graph` is more than one stretch.
+bool isLong(const KernelGraph &graph);
 
 /// Whether a kernel of `graph` exchanges anything with other ranks.
 bool hasCollectives(const KernelGraph &graph);

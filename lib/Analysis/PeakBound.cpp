@@ -10,7 +10,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "fp8/Analysis/KernelGraph.h"
+#include "OrderSearch.h"
 
 #include "fp8/Analysis/MaxFlow.h"
 
@@ -28,21 +28,21 @@ class PeakBounder {
 public:
   explicit PeakBounder(const KernelGraph &graph)
       : graph(graph), program(*graph.program), numKernels(graph.kernels.size()),
-        readers(program.values.size()), before(numKernels), after(numKernels),
-        live(numKernels, 0) {
+        readers(program.values.size()), live(numKernels, 0) {
     for (auto [index, kernel] : llvm::enumerate(graph.kernels)) {
       for (int root : kernel.reads)
         readers[root].push_back(index);
       for (int root : kernel.holds)
         readers[root].push_back(index);
     }
-    findOrder();
   }
 
   /// The bound of all kernels, each by itself.
   int64_t run();
-  /// The bound of `kernel` by a minimum cut.
-  int64_t cutBefore(int kernel) const;
+  /// The bound of `kernel` by a minimum cut. Adds to `ran`, where it is asked
+  /// for, the fewest kernels of its region that have run before it where the
+  /// least is live beside it.
+  int64_t cutBefore(int kernel, BitVector *ran = nullptr) const;
 
 private:
   void findOrder();
@@ -58,6 +58,7 @@ private:
   int numKernels;
   std::vector<SmallVector<int, 4>> readers; ///< kernels that hold a root
   /// Of kernels, with themselves; those of the other region are left out.
+  /// Filled by run().
   std::vector<BitVector> before, after;
   std::vector<int64_t> live;
 };
@@ -65,6 +66,8 @@ private:
 } // namespace
 
 void PeakBounder::findOrder() {
+  before.resize(numKernels);
+  after.resize(numKernels);
   for (int id = 0; id < numKernels; ++id) {
     before[id].resize(numKernels);
     before[id].set(id);
@@ -134,6 +137,7 @@ int64_t PeakBounder::getOverlap(const KernelNode &kernel) const {
 }
 
 int64_t PeakBounder::run() {
+  findOrder();
   int64_t bound = 0;
   for (auto [index, kernel] : llvm::enumerate(graph.kernels))
     for (int output : kernel.outputs)
@@ -144,10 +148,22 @@ int64_t PeakBounder::run() {
   return bound;
 }
 
-int64_t PeakBounder::cutBefore(int kernel) const {
+int64_t PeakBounder::cutBefore(int kernel, BitVector *ran) const {
   const KernelNode &node = graph.kernels[kernel];
   int begin = node.backward ? graph.firstBackward : 0;
   int end = node.backward ? numKernels : graph.firstBackward;
+  // What must run before it and after it, with itself.
+  BitVector isBefore(numKernels), isAfter(numKernels);
+  isBefore.set(kernel);
+  isAfter.set(kernel);
+  for (int id = kernel; id >= begin; --id)
+    if (isBefore[id])
+      for (int pred : graph.kernels[id].preds)
+        isBefore.set(pred);
+  for (int id = kernel + 1; id < end; ++id)
+    if (llvm::any_of(graph.kernels[id].preds,
+                     [&](int pred) { return isAfter[pred]; }))
+      isAfter.set(id);
   // On the side of the source is what has run. Behind the kernels come their
   // outputs, on that side once all that reads them has run.
   int numRoots = 0;
@@ -156,9 +172,9 @@ int64_t PeakBounder::cutBefore(int kernel) const {
   MaxFlow flow(end - begin + numRoots + 2);
   int source = end - begin + numRoots, sink = source + 1;
   auto placeOf = [&](int id) {
-    return id >= end || after[kernel].test(id)     ? sink
-           : id < begin || before[kernel].test(id) ? source
-                                                   : id - begin;
+    return id >= end || isAfter[id]     ? sink
+           : id < begin || isBefore[id] ? source
+                                        : id - begin;
   };
   int root = end - begin;
   int64_t bound = node.workspace - getOverlap(node);
@@ -200,7 +216,21 @@ int64_t PeakBounder::cutBefore(int kernel) const {
       }
     }
   }
-  return bound + flow.run(source, sink);
+  bound += flow.run(source, sink);
+  if (ran) {
+    std::vector<bool> side = flow.getSourceSide(source);
+    for (int id = begin; id < end; ++id)
+      if (side[placeOf(id)])
+        ran->set(id);
+  }
+  return bound;
+}
+
+llvm::BitVector mlir::fp8::findLeastBefore(const KernelGraph &graph,
+                                           int kernel) {
+  llvm::BitVector ran(graph.kernels.size());
+  PeakBounder(graph).cutBefore(kernel, &ran);
+  return ran;
 }
 
 int64_t mlir::fp8::getPeakBound(const KernelGraph &graph, int kernel) {

@@ -9,6 +9,8 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "OrderSearch.h"
+
 #include "fp8/Analysis/Policies.h"
 
 #include "fp8/Support/Progress.h"
@@ -268,6 +270,7 @@ const PlanOption &PlanSearch::evaluate(Selection selection) {
     option.peak = first.peak;
     option.live = first.live;
     option.isExact = first.isExact;
+    option.isFinal = first.isFinal;
     return option;
   }
   KernelGraph kernels = formKernels(program, fusion);
@@ -275,17 +278,24 @@ const PlanOption &PlanSearch::evaluate(Selection selection) {
   auto [order, info] = scheduleRoughly(kernels);
   // The best order is looked for where it might bring the plan to the frontier.
   int64_t bar = std::min(info.peak, getLowestPeak(option.seconds));
+  int64_t floor = -1; // of the quick order
   // Where layers are left out, the order does not matter yet.
   option.isExact = !borders.empty() || !isOrderImproved(kernels);
   if (!option.isExact && (graph.nodes.size() <= kMaxOrderedNodes ||
                           info.peak <= kMostAbove * bar)) {
-    int64_t floor = getFloor(kernels, order, info);
+    floor = getFloor(kernels, order, info);
     option.isExact = info.peak <= floor;
     if (floor < bar && mayGetBelow(kernels, order, info, floor, bar)) {
-      improveSchedule(kernels, order, info, floor);
+      improveStretches(kernels, order, info, floor);
       option.isExact = true;
     }
   }
+  bool isCleared = clears && option.isExact && info.peak <= kMostAbove * bar;
+  option.isFinal =
+      !borders.empty() || isCleared || (option.isExact && !isLong(kernels));
+  if (isCleared)
+    finishSchedule(kernels, order, info,
+                   floor < 0 ? getFloor(kernels, order, info) : floor);
   setPeak(option, std::move(info));
   reportProgress(func::FuncOp(graph.func).getName(), options.size(),
                  maxEvaluations + maxWalkEvaluations,
@@ -295,13 +305,13 @@ const PlanOption &PlanSearch::evaluate(Selection selection) {
 
 const PlanOption &PlanSearch::evaluateExactly(Selection selection) {
   const PlanOption &known = evaluate(std::move(selection));
-  if (known.isExact)
+  if (known.isFinal)
     return known;
   PlanOption &option = options.find(known.selection)->second;
   Program program = materialize(graph, option.selection);
   KernelGraph kernels = formKernels(program, fusion);
   setPeak(option, simulate(kernels, schedule(kernels)));
-  option.isExact = true;
+  option.isExact = option.isFinal = true;
   return option;
 }
 
@@ -457,12 +467,12 @@ std::vector<const PlanOption *> PlanSearch::findFrontier() {
     searchReduced(*reduced);
   else
     searchDirectly();
-  // What is on the frontier by an order made quickly gets the order of the
-  // passes, which may bring it further down.
+  // What is on the frontier by another order gets that of the passes, which may
+  // bring it further down.
   while (true) {
     std::vector<const PlanOption *> frontier = getFrontier();
     auto rough = llvm::find_if(
-        frontier, [](const PlanOption *option) { return !option->isExact; });
+        frontier, [](const PlanOption *option) { return !option->isFinal; });
     if (rough == frontier.end())
       return frontier;
     evaluateExactly((*rough)->selection);
@@ -502,6 +512,7 @@ void PlanSearch::searchDirectly() {
 }
 
 void PlanSearch::searchReduced(const ReducedGraph &reduced) {
+  clears = true;
   PlanSearch inner(reduced, fusion);
   std::vector<const PlanOption *> frontier = inner.findFrontier();
   // Evenly spread over the frontier, both ends included.

@@ -26,6 +26,10 @@ static constexpr int64_t kMaxSets = 20'000, kMaxOrderWork = 40'000'000;
 /// The same to find out whether it is worth while, which a search for a plan
 /// asks many times.
 static constexpr int64_t kMaxTrialWork = 1'500'000;
+/// Rounds in which the peaks of a long order are cleared, times its kernels.
+static constexpr int64_t kMaxClearedKernels = 10'000;
+/// How often what has been cleared is searched again.
+static constexpr int kMaxRounds = 4;
 
 std::vector<LiveRange> mlir::fp8::getLiveRanges(const KernelGraph &graph,
                                                 ArrayRef<int> order) {
@@ -304,6 +308,12 @@ bool mlir::fp8::hasCollectives(const KernelGraph &graph) {
   });
 }
 
+bool mlir::fp8::isLong(const KernelGraph &graph) {
+  int numKernels = graph.kernels.size();
+  return graph.firstBackward > kMaxStretch ||
+         numKernels - graph.firstBackward > kMaxStretch;
+}
+
 /// Gives the forward region of `order` the late order where that has a lower
 /// peak there: an order by memory is content below the peak of backward, and
 /// would gather the weights of many layers at once.
@@ -323,6 +333,71 @@ static void lowerForward(const KernelGraph &graph, std::vector<int> &order,
     return;
   order = std::move(mixed);
   info = std::move(other);
+}
+
+/// `order` with the kernels `ran` of the region from `begin` to `end` before
+/// `kernel` and the others behind it. Of these the ones that were before it
+/// come next, or, where `isLate` is set, each just before the first kernel that
+/// needs it, and last what none needs.
+static std::vector<int> parted(const KernelGraph &graph, ArrayRef<int> order,
+                               int kernel, const llvm::BitVector &ran,
+                               int begin, int end, bool isLate) {
+  // Where a kernel goes: its place, or that of the first one that needs it.
+  std::vector<int> placeOf(graph.kernels.size(), end);
+  bool isBehind = false;
+  std::vector<bool> moves(graph.kernels.size(), false);
+  for (int place = begin; place < end; ++place) {
+    int id = order[place];
+    moves[id] = isLate && !isBehind && !ran[id] && id != kernel;
+    if (!moves[id])
+      placeOf[id] = place;
+    isBehind |= id == kernel;
+  }
+  for (int place = end - 1; place >= begin; --place)
+    for (int pred : graph.kernels[order[place]].preds)
+      if (moves[pred])
+        placeOf[pred] = std::min(placeOf[pred], placeOf[order[place]]);
+  std::vector<int> result(order);
+  std::stable_sort(result.begin() + begin, result.begin() + end,
+                   [&](int a, int b) {
+                     auto key = [&](int id) {
+                       return std::tuple(id == kernel ? 1
+                                         : ran[id]    ? 0
+                                                      : 2,
+                                         placeOf[id], !moves[id]);
+                     };
+                     return key(a) < key(b);
+                   });
+  return result;
+}
+
+bool mlir::fp8::clearPeaks(const KernelGraph &graph, std::vector<int> &order,
+                           PeakInfo &info) {
+  int numKernels = order.size();
+  for (int64_t round = 0;
+       info.peakKernel >= 0 && round * numKernels < kMaxClearedKernels;
+       ++round) {
+    int kernel = order[info.peakKernel];
+    bool backward = graph.kernels[kernel].backward;
+    int begin = backward ? graph.firstBackward : 0;
+    int end = backward ? numKernels : graph.firstBackward;
+    llvm::BitVector ran = findLeastBefore(graph, kernel);
+    std::vector<int> before = order;
+    bool isLower = false;
+    for (bool isLate : {false, true}) {
+      std::vector<int> next =
+          parted(graph, before, kernel, ran, begin, end, isLate);
+      PeakInfo found = simulate(graph, next);
+      if (found.peak >= info.peak)
+        continue;
+      order = std::move(next);
+      info = std::move(found);
+      isLower = true;
+    }
+    if (!isLower)
+      return round > 0;
+  }
+  return true;
 }
 
 std::pair<std::vector<int>, PeakInfo>
@@ -350,32 +425,55 @@ static int64_t getSets(const KernelGraph &graph, int64_t work) {
   return sets > count / 16 + kMaxStretch ? sets : 0;
 }
 
+std::vector<int> mlir::fp8::scheduleByStretches(const KernelGraph &graph) {
+  auto [order, info] = scheduleRoughly(graph);
+  improveStretches(graph, order, info, getFloor(graph, order, info));
+  return std::move(order);
+}
+
 bool mlir::fp8::isOrderImproved(const KernelGraph &graph) {
   return getSets(graph, kMaxOrderWork) > 0;
 }
 
 std::vector<int> mlir::fp8::schedule(const KernelGraph &graph) {
   auto [order, info] = scheduleRoughly(graph);
-  if (!isOrderImproved(graph))
-    return std::move(order);
   improveSchedule(graph, order, info, getFloor(graph, order, info));
   return std::move(order);
 }
 
 int64_t mlir::fp8::getFloor(const KernelGraph &graph, ArrayRef<int> order,
                             const PeakInfo &info) {
-  int numKernels = order.size();
-  if (graph.firstBackward <= kMaxStretch &&
-      numKernels - graph.firstBackward <= kMaxStretch)
+  if (!isLong(graph))
     return 0;
   return getPeakBound(graph, info.peakKernel < 0 ? -1 : order[info.peakKernel]);
+}
+
+void mlir::fp8::improveStretches(const KernelGraph &graph,
+                                 std::vector<int> &order, PeakInfo &info,
+                                 int64_t floor) {
+  if (isOrderImproved(graph))
+    improveOrder(graph, order, info, getSets(graph, kMaxOrderWork), floor,
+                 std::numeric_limits<int64_t>::max());
+}
+
+void mlir::fp8::finishSchedule(const KernelGraph &graph,
+                               std::vector<int> &order, PeakInfo &info,
+                               int64_t floor) {
+  if (!isLong(graph))
+    return;
+  int rounds = isOrderImproved(graph) ? kMaxRounds : 1;
+  for (int round = 0; round < rounds && info.peak > floor; ++round) {
+    if (!clearPeaks(graph, order, info))
+      return;
+    improveStretches(graph, order, info, floor);
+  }
 }
 
 void mlir::fp8::improveSchedule(const KernelGraph &graph,
                                 std::vector<int> &order, PeakInfo &info,
                                 int64_t floor) {
-  improveOrder(graph, order, info, getSets(graph, kMaxOrderWork), floor,
-               std::numeric_limits<int64_t>::max());
+  improveStretches(graph, order, info, floor);
+  finishSchedule(graph, order, info, floor);
 }
 
 bool mlir::fp8::mayGetBelow(const KernelGraph &graph, std::vector<int> order,

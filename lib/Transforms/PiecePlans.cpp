@@ -155,14 +155,13 @@ void PieceSearch::evaluate(const Program &program, PiecePlan &plan) {
   plan.seconds = kernels.getSeconds();
   auto [order, info] = scheduleRoughly(kernels);
   plan.peak = info.peak;
-  if (!isOrderImproved(kernels))
-    return;
   int64_t floor = getFloor(kernels, order, info);
   int64_t bar = std::numeric_limits<int64_t>::max();
   for (auto [seconds, peak] : known)
     if (seconds <= plan.seconds)
       bar = std::min(bar, peak);
-  if (floor >= bar || !mayGetBelow(kernels, order, info, floor, bar))
+  if (isOrderImproved(kernels) &&
+      (floor >= bar || !mayGetBelow(kernels, order, info, floor, bar)))
     return;
   improveSchedule(kernels, order, info, floor);
   plan.peak = info.peak;

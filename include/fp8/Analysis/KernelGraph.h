@@ -83,8 +83,8 @@ std::vector<int> schedule(const KernelGraph &graph);
 void improveSchedule(const KernelGraph &graph, std::vector<int> &order,
                      PeakInfo &info, int64_t floor);
 
-/// False where schedule() leaves the order of scheduleRoughly as it is, since
-/// there are too many kernels.
+/// False where schedule() searches no orders, since there are too many kernels,
+/// and only clears peaks.
 bool isOrderImproved(const KernelGraph &graph);
 
 /// True where schedule() finds a peak below `bar`, as far as is known without

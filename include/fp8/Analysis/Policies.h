@@ -61,6 +61,9 @@ struct PlanOption {
   /// False where the peak is that of a quickly made order: another plan is
   /// known that is no worse than this one in any order.
   bool isExact = false;
+  /// Whether the peak is that of schedule(), which clears the peaks of a long
+  /// order. A search clears those of plans that turn out to be on the frontier.
+  bool isFinal = false;
   std::vector<int64_t> live; ///< bytes while each kernel of that order runs
 
   /// Bytes by which the kernels are above `limit`, summed.
@@ -135,6 +138,9 @@ private:
   SmallVector<std::pair<int, Attribute>> overrides;
   int maxEvaluations, maxWalkEvaluations;
   ArrayRef<int> borders; ///< ReducedGraph::borders
+  /// Whether what may be on the frontier has its peaks cleared at once: where
+  /// plans were found with layers left out.
+  bool clears = false;
   std::map<Selection, PlanOption> options;
   /// By a hash of the program, the first selection that came to it: many
   /// differ in what backward does not read.
