@@ -14,7 +14,6 @@
 #include "fp8/Support/Progress.h"
 #include "fp8/Transforms/ApplyPlan.h"
 #include "fp8/Transforms/Residuals.h"
-#include "fp8/Transforms/RowRegions.h"
 
 #include "mlir/IR/IRMapping.h"
 #include "llvm/ADT/ScopeExit.h"
@@ -33,11 +32,20 @@ static constexpr int64_t kMeasurement = 1024;
 /// The numbers of pieces that are tried.
 static constexpr int64_t kPieces[] = {8, 4, 2};
 
+/// The ops of `func` that marks number.
+static SmallVector<Operation *> getMarkable(func::FuncOp func) {
+  SmallVector<Operation *> ops;
+  func.walk([&](Operation *op) {
+    if (isa<MatmulOp, AllGatherOp>(op))
+      ops.push_back(op);
+  });
+  return ops;
+}
+
 void mlir::fp8::markPieces(func::FuncOp func, ArrayRef<PieceMark> marks) {
-  SmallVector<MatmulOp> matmuls;
-  func.walk([&](MatmulOp matmul) { matmuls.push_back(matmul); });
+  SmallVector<Operation *> ops = getMarkable(func);
   for (PieceMark mark : marks)
-    matmuls[mark.matmul]->setAttr(
+    ops[mark.op]->setAttr(
         kPiecesAttr,
         IntegerAttr::get(IntegerType::get(func.getContext(), 64), mark.pieces));
 }
@@ -47,15 +55,12 @@ void mlir::fp8::explainPieces(func::FuncOp func, const Target &target,
   ValueNames names(func);
   std::map<std::string, int64_t> piecesOf;
   forEachProgramBlock(func, [&](Block &block) {
-    for (const RowRegion &region : findRowRegions(block, target)) {
-      int64_t pieces = 1;
+    for (const RowRegion &region :
+         findRowRegions(block, target, Gathers::Marked)) {
       std::vector<std::string> seeds;
-      for (Operation *seed : region.seeds) {
+      for (Operation *seed : region.seeds)
         seeds.push_back(names.getName(seed->getResult(0)));
-        if (auto mark = seed->getAttrOfType<IntegerAttr>(kPiecesAttr))
-          pieces = mark.getInt();
-      }
-      pieces = region.countPieces(pieces);
+      int64_t pieces = region.countPieces(region.getMark().value_or(1));
       if (pieces < 2)
         continue;
       for (const std::string &seed : seeds)
@@ -64,16 +69,26 @@ void mlir::fp8::explainPieces(func::FuncOp func, const Target &target,
       for (const std::string &seed : ArrayRef(seeds).drop_front())
         others += (others.empty() ? " with " : ", ") + seed;
       int64_t rows = region.getPieceRows(pieces);
+      // Divided last: what is gathered may be one number for many rows.
+      std::string gathered;
+      if (!region.gathers.empty())
+        gathered = llvm::formatv("gathered {0} at a time instead of {1}, ",
+                                 formatBytes(region.gatheredBytes * rows *
+                                             region.ranks / region.rows),
+                                 formatBytes(region.gatheredBytes));
       decisions.pieces.push_back(
           {seeds.front(), pieces, rows,
            llvm::formatv(
-               "in {0} pieces of {1} rows{2}: {3} of them at a time instead of "
-               "{4}, and {5} that are read afterwards whole; the same plan "
-               "without pieces has a peak of {6}",
-               pieces, rows, others,
-               formatBytes(region.seedBytes / region.rows * rows),
-               formatBytes(region.seedBytes), formatBytes(region.resultBytes),
-               formatBytes(wholePeak))});
+               "in {0} pieces of {1} {2}{3}: {4} of them at a time instead of "
+               "{5}, {6}and {7} that are read afterwards whole; the same plan "
+               "without pieces has a peak of {8}",
+               pieces, rows,
+               region.dim == 1    ? "columns"
+               : region.ranks > 1 ? "rows of each shard"
+                                  : "rows",
+               others, formatBytes(region.seedBytes / region.rows * rows),
+               formatBytes(region.seedBytes), gathered,
+               formatBytes(region.resultBytes), formatBytes(wholePeak))});
     }
   });
   for (RecomputedDecision &entry : decisions.recomputed)
@@ -178,35 +193,50 @@ namespace {
 /// A region of rows of an applied function, and the most that is live while one
 /// of its kernels runs, as long as nothing is in pieces.
 struct Candidate {
-  int matmul = 0; ///< number of its first seed
-  int64_t height = 0;
+  SmallVector<int, 3> ops; ///< numbers of its first seed and its gathers
+  int64_t height = 0, most = kMostPieces;
   RowRegion region;
+
+  void mark(PiecePlan &plan, int64_t pieces) const {
+    for (int op : ops)
+      plan.marks.push_back({op, std::min(pieces, most)});
+  }
 };
 
 } // namespace
 
-/// The regions of `func` that can be split.
+/// The regions of `func` that can be split in `pieces` pieces: `isAsked`, or
+/// that are worth it.
 static std::vector<Candidate> findCandidates(func::FuncOp func,
-                                             const Target &target) {
+                                             const Target &target,
+                                             Gathers gathers, int64_t pieces,
+                                             bool isAsked) {
   DenseMap<Operation *, int> numberOf; // looked up only
-  func.walk([&](MatmulOp matmul) {
-    int number = numberOf.size();
-    numberOf[matmul] = number;
-  });
+  for (auto [number, op] : llvm::enumerate(getMarkable(func)))
+    numberOf[op] = number;
   std::vector<Candidate> candidates;
   forEachProgramBlock(func, [&](Block &block) {
-    for (RowRegion &region : findRowRegions(block, target))
-      if (region.countPieces(kPieces[0]) > 1)
-        candidates.push_back(
-            {numberOf.lookup(region.seeds[0]), 0, std::move(region)});
+    for (RowRegion &region : findRowRegions(block, target, gathers)) {
+      int64_t most = isAsked ? kMostPieces : region.mostPieces;
+      if (region.countPieces(std::min(pieces, most)) == 1)
+        continue;
+      Candidate &candidate = candidates.emplace_back();
+      candidate.most = most;
+      candidate.ops.push_back(numberOf.lookup(region.seeds[0]));
+      for (Operation *gather : region.gathers)
+        candidate.ops.push_back(numberOf.lookup(gather));
+      candidate.region = std::move(region);
+    }
   });
   return candidates;
 }
 
 /// The same with their heights, the highest first.
-static std::vector<Candidate>
-rankCandidates(func::FuncOp func, const Target &target, Fusion fusion) {
-  std::vector<Candidate> candidates = findCandidates(func, target);
+static std::vector<Candidate> rankCandidates(func::FuncOp func,
+                                             const Target &target,
+                                             Fusion fusion, Gathers gathers) {
+  std::vector<Candidate> candidates =
+      findCandidates(func, target, gathers, kPieces[0], /*isAsked=*/false);
   if (candidates.empty())
     return candidates;
   FailureOr<PlanGraph> graph = PlanGraph::build(func, target);
@@ -227,18 +257,27 @@ rankCandidates(func::FuncOp func, const Target &target, Fusion fusion) {
   return candidates;
 }
 
-PiecePlan PieceSearch::splitAll(const Selection &selection, int64_t pieces) {
+PiecePlan PieceSearch::splitAll(const Selection &selection, int64_t pieces,
+                                Gathers gathers, bool isAsked) {
   PiecePlan plan;
   plan.selection = selection;
   OwningOpRef<func::FuncOp> func = applySelectionTo(selection);
   // As splitRows splits what is marked so.
-  std::vector<Candidate> candidates = findCandidates(*func, *graph.target);
+  std::vector<Candidate> candidates =
+      findCandidates(*func, *graph.target, gathers, pieces, isAsked);
   if (candidates.empty()) {
     evaluate(materialize(graph, selection), plan);
     return plan;
   }
   for (const Candidate &candidate : candidates)
-    plan.marks.push_back({candidate.matmul, pieces});
+    candidate.mark(plan, pieces);
+  // Gathers that are not marked make other regions of what is near them.
+  if (llvm::any_of(candidates, [](const Candidate &candidate) {
+        return !candidate.region.gathers.empty();
+      })) {
+    evaluate(*apply(plan), plan);
+    return plan;
+  }
   for (const Candidate &candidate : candidates)
     splitRegion(candidate.region, pieces);
   dropUnread(*func);
@@ -251,6 +290,14 @@ PieceSearch::find(ArrayRef<const PlanOption *> frontier) {
   std::vector<PiecePlan> plans;
   int64_t numNodes = std::max<int64_t>(graph.nodes.size(), 1);
   size_t most = std::clamp<int64_t>(kMaxWork / numNodes, kMinPlans, kMaxPlans);
+  // What is gathered whole, or with the pieces that it is read in.
+  SmallVector<Gathers, 2> variants = {Gathers::None};
+  if (llvm::any_of(graph.nodes, [](const PlanNode &node) {
+        return isa<AllGatherOp>(node.op);
+      })) {
+    variants.push_back(Gathers::All);
+    most *= 2;
+  }
   auto isSmaller = [](const PiecePlan &a, const PiecePlan &b) {
     return std::tuple(a.peak, a.seconds) < std::tuple(b.peak, b.seconds);
   };
@@ -273,8 +320,13 @@ PieceSearch::find(ArrayRef<const PlanOption *> frontier) {
     applyOverrides(graph, selection);
     if (isSpent() || !tried.insert(selection).second)
       return std::nullopt;
-    add(splitAll(selection, kPieces[0]));
-    return plans.back();
+    std::optional<PiecePlan> smallest;
+    for (Gathers gathers : variants) {
+      add(splitAll(selection, kPieces[0], gathers, /*isAsked=*/false));
+      if (!smallest || isSmaller(plans.back(), *smallest))
+        smallest = plans.back();
+    }
+    return smallest;
   };
 
   // From the smallest plan and the one that keeps the least, as they are and
@@ -374,20 +426,15 @@ PieceSearch::find(ArrayRef<const PlanOption *> frontier) {
   }
 
   // Each of them in fewer pieces, and only where the whole is higher than that.
-  auto refine = [&](const Selection &selection) {
-    if (isSpent())
-      return;
-    OwningOpRef<func::FuncOp> func = applySelectionTo(selection);
-    std::vector<Candidate> candidates =
-        rankCandidates(*func, *graph.target, fusion);
+  auto refineAll = [&](const Selection &selection,
+                       ArrayRef<Candidate> candidates) {
     for (int64_t pieces : kPieces) {
       size_t count = candidates.size();
       while (count > 0 && !isSpent()) {
         PiecePlan plan;
         plan.selection = selection;
-        for (const Candidate &candidate :
-             ArrayRef(candidates).take_front(count))
-          plan.marks.push_back({candidate.matmul, pieces});
+        for (const Candidate &candidate : candidates.take_front(count))
+          candidate.mark(plan, pieces);
         evaluate(*apply(plan), plan);
         add(plan);
         size_t needed = llvm::count_if(candidates, [&](const Candidate &other) {
@@ -397,6 +444,23 @@ PieceSearch::find(ArrayRef<const PlanOption *> frontier) {
           break;
         count = needed;
       }
+    }
+  };
+  auto refine = [&](const Selection &selection) {
+    for (Gathers gathers : variants) {
+      if (isSpent())
+        return;
+      OwningOpRef<func::FuncOp> func = applySelectionTo(selection);
+      std::vector<Candidate> candidates =
+          rankCandidates(*func, *graph.target, fusion, gathers);
+      refineAll(selection, candidates);
+      // Gathers in pieces alone: they hide behind products, whatever is high.
+      size_t all = candidates.size();
+      llvm::erase_if(candidates, [](const Candidate &candidate) {
+        return candidate.region.gathers.empty();
+      });
+      if (candidates.size() < all)
+        refineAll(selection, candidates);
     }
   };
   refine(best->selection);

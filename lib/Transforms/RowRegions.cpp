@@ -20,6 +20,10 @@ using namespace mlir::fp8;
 /// Pieces start where a block of a block recipe does, and on a GPU where a tile
 /// does.
 static constexpr int64_t kBlockRows = 128;
+/// A product of a gathered piece should have as many elements on a GPU: as the
+/// tiles that all its multiprocessors multiply at a time, 132 of 128 x 128.
+/// Many ranks have many blocks, and smaller ones would take as long.
+static constexpr int64_t kLeastProduct = 132 * 128 * 128;
 /// Ops behind a matmul that are looked at: where what it gives is read much
 /// later, the ops in between are not.
 static constexpr int kMaxSpan = 2048;
@@ -33,12 +37,13 @@ static bool isConstant(Operation *op) {
 }
 
 int64_t RowRegion::getPieceRows(int64_t pieces) const {
+  int64_t shard = rows / ranks;
   return std::min<int64_t>(
-      llvm::alignTo(llvm::divideCeil(rows, pieces), granularity), rows);
+      llvm::alignTo(llvm::divideCeil(shard, pieces), granularity), shard);
 }
 
 int64_t RowRegion::countPieces(int64_t pieces) const {
-  return llvm::divideCeil(rows, getPieceRows(pieces));
+  return llvm::divideCeil(rows / ranks, getPieceRows(pieces));
 }
 
 //===----------------------------------------------------------------------===//
@@ -49,7 +54,7 @@ int64_t RowRegion::countPieces(int64_t pieces) const {
 static RowPart getScalePart(RowPart part, ArrayRef<int64_t> group) {
   if (part.isWhole() || group[part.dim] == 0)
     return {};
-  return {part.dim, part.factor * group[part.dim]};
+  return {part.dim, part.factor * group[part.dim], part.of};
 }
 
 /// How `op` works where it has `part` of operand `number`; nothing where it
@@ -65,15 +70,18 @@ static std::optional<RowSplit> getSplit(Operation *op, unsigned number,
   split.operands.assign(op->getNumOperands(), RowPart());
   split.result = part;
   if (auto matmul = dyn_cast<MatmulOp>(op)) {
-    if (number != matmul.getAMutable().getOperandNumber() || part.dim != 0)
+    // Rows of a, or columns of b.
+    if (number > 1 || part.dim != static_cast<int>(number))
       return std::nullopt;
-    split.operands[0] = part;
+    split.operands[number] = part;
     auto set = [&](MutableOperandRange range, RowPart to) {
       for (OpOperand &operand : range)
         split.operands[operand.getOperandNumber()] = to;
     };
-    if (TensorEncodingAttr encoding = getEncoding(matmul.getA().getType()))
-      set(matmul.getScaleAMutable(), getScalePart(part, encoding.getGroup()));
+    if (TensorEncodingAttr encoding =
+            getEncoding(op->getOperand(number).getType()))
+      set(number == 0 ? matmul.getScaleAMutable() : matmul.getScaleBMutable(),
+          getScalePart(part, encoding.getGroup()));
     set(matmul.getAccMutable(), part);
     return split;
   }
@@ -123,6 +131,25 @@ static std::optional<RowSplit> getSplit(Operation *op, unsigned number,
   return split;
 }
 
+/// How `slice` works where it is one rank's block of what is gathered, and
+/// `part` of it is read; nothing where it is not.
+static std::optional<RowSplit> getBlockSplit(SliceOp slice, RowPart part) {
+  auto gather = slice.getX().getDefiningOp<AllGatherOp>();
+  if (!gather || part.dim != static_cast<int64_t>(gather.getDim()) ||
+      part.of != RowPart::Of::Region)
+    return std::nullopt;
+  ArrayRef<int64_t> shard = shapeOf(gather.getX());
+  if (shapeOf(slice.getResult()) != shard)
+    return std::nullopt;
+  for (auto [index, offset] : llvm::enumerate(slice.getOffsets()))
+    if (static_cast<int>(index) == part.dim ? offset % shard[index] != 0
+                                            : offset != 0)
+      return std::nullopt;
+  RowPart blocks = part;
+  blocks.of = RowPart::Of::Blocks;
+  return RowSplit{{blocks}, part, false};
+}
+
 //===----------------------------------------------------------------------===//
 // Finding regions
 //===----------------------------------------------------------------------===//
@@ -132,8 +159,11 @@ namespace {
 /// Finds the region that one matmul belongs to.
 class RegionFinder {
 public:
-  RegionFinder(Block &block, const DenseSet<Operation *> &taken)
-      : block(block), taken(taken) {}
+  /// `dim`: the dimension of the matmul's result that is cut; `gathers`: those
+  /// that may be in the region. With them one must be.
+  RegionFinder(Block &block, const DenseSet<Operation *> &taken, int dim,
+               Gathers gathers)
+      : block(block), taken(taken), dim(dim), gathers(gathers) {}
 
   std::optional<RowRegion> find(MatmulOp matmul, const Target &target);
 
@@ -155,10 +185,14 @@ private:
   void cut();
   void takeInputs();
   std::optional<RowSplit> getInputSplit(Operation *op) const;
+  bool addGather(AllGatherOp gather, const RowSplit &split,
+                 RowRegion &region) const;
   std::optional<RowRegion> build(const Target &target);
 
   Block &block;
   const DenseSet<Operation *> &taken; ///< looked up only
+  const int dim;
+  const Gathers gathers;
   int64_t rows = 0;
   llvm::SetVector<Operation *> seeds;
   llvm::MapVector<Operation *, RowSplit> found;
@@ -195,7 +229,7 @@ bool RegionFinder::addSeeds(Value value, int64_t elements) {
         !seen.insert(op).second)
       continue;
     if (isa<MatmulOp>(op)) {
-      if (type.getDimSize(0) == rows)
+      if (type.getDimSize(dim) == rows)
         added |= seeds.insert(op);
     } else if (OpTrait::hasElementwiseMappableTraits(op) && !isConstant(op)) {
       llvm::append_range(work, op->getOperands());
@@ -228,10 +262,13 @@ bool RegionFinder::follow() {
     if (last->isBeforeInBlock(&op) || ++span > kMaxSpan)
       break;
     if (seeds.contains(&op)) {
-      std::optional<RowSplit> split = getSplit(&op, 0, {0, 1});
+      std::optional<RowSplit> split = getSplit(&op, dim, {dim, 1});
+      Value acc = cast<MatmulOp>(op).getAcc();
       bool isBehind = llvm::any_of(op.getOperands(), [&](Value operand) {
         Operation *producer = operand.getDefiningOp();
-        return found.contains(producer) || behind.contains(producer);
+        return (found.contains(producer) &&
+                !(gathers != Gathers::None && operand == acc)) ||
+               behind.contains(producer);
       });
       if (!isBehind) {
         add(&op, *split);
@@ -249,6 +286,18 @@ bool RegionFinder::follow() {
     }
     if (!reads && !isBehind)
       continue;
+    // A sum of products, of which each is of one rank's block.
+    if (auto matmul = dyn_cast<MatmulOp>(op);
+        gathers != Gathers::None && matmul && !isBehind &&
+        !taken.contains(&op) &&
+        seeds.contains(matmul.getAcc() ? matmul.getAcc().getDefiningOp()
+                                       : nullptr) &&
+        !found.contains(matmul.getA().getDefiningOp()) &&
+        !found.contains(matmul.getB().getDefiningOp())) {
+      added |= seeds.insert(matmul);
+      add(matmul, *getSplit(matmul, dim, {dim, 1}));
+      continue;
+    }
     // A matmul ends a region: what goes into one is often smaller than what
     // comes out.
     std::optional<RowSplit> split;
@@ -357,6 +406,27 @@ std::optional<RowSplit> RegionFinder::getInputSplit(Operation *op) const {
   }
   if (!part)
     return std::nullopt;
+  if (gathers != Gathers::None) {
+    if (auto gather = dyn_cast<AllGatherOp>(op)) {
+      if (gathers == Gathers::Marked && !op->hasAttr(kPiecesAttr))
+        return std::nullopt;
+      RowPart own = *part;
+      if (part->dim == static_cast<int64_t>(gather.getDim())) {
+        if (part->of == RowPart::Of::Shard)
+          return std::nullopt; // Gathered along two axes.
+        own.of = part->of == RowPart::Of::Blocks ? RowPart::Of::Region
+                                                 : RowPart::Of::Shard;
+      }
+      return RowSplit{{own}, *part, false};
+    }
+    if (auto permute = dyn_cast<PermuteOp>(op)) {
+      RowPart own = *part;
+      own.dim = permute.getPerm()[part->dim];
+      return RowSplit{{own}, *part, false};
+    }
+    if (auto slice = dyn_cast<SliceOp>(op))
+      return getBlockSplit(slice, *part);
+  }
   if (auto broadcast = dyn_cast<BroadcastOp>(op);
       broadcast && shapeOf(broadcast.getX())[part->dim] == 1)
     return RowSplit{{RowPart()}, *part, false};
@@ -369,15 +439,40 @@ std::optional<RowSplit> RegionFinder::getInputSplit(Operation *op) const {
     if (auto amax = dyn_cast<AmaxOp>(op))
       factor /= std::max<int64_t>(amax.getGroup()[dim], 1);
     std::optional<RowSplit> split =
-        factor < 1 ? std::nullopt : getSplit(op, 0, {dim, factor});
+        factor < 1 ? std::nullopt : getSplit(op, 0, {dim, factor, part->of});
     if (split && !split->combines && split->result == *part)
       return split;
   }
   return std::nullopt;
 }
 
+/// Adds what `gather` says about `region`. False where it cannot be in it.
+bool RegionFinder::addGather(AllGatherOp gather, const RowSplit &split,
+                             RowRegion &region) const {
+  region.gathers.push_back(gather);
+  region.gatheredBytes += getByteSize(gather.getResult().getType());
+  RowPart own = split.operands[0];
+  // A part of other than the first dimension is no stretch of memory, unless it
+  // is made by itself.
+  if (own.dim != 0 && !found.contains(gather.getX().getDefiningOp()))
+    return false;
+  if (own.of != RowPart::Of::Shard)
+    return true;
+  // Each rank's rows are read apart, which one scale for all does not allow.
+  TensorEncodingAttr encoding = getEncoding(gather.getResult().getType());
+  if (encoding && encoding.isScaled() && encoding.getGroup()[own.dim] == 0)
+    return false;
+  int64_t ranks = shapeOf(gather.getResult())[own.dim] /
+                  std::max<int64_t>(shapeOf(gather.getX())[own.dim], 1);
+  if (region.ranks != 1 && region.ranks != ranks)
+    return false;
+  region.ranks = ranks;
+  return true;
+}
+
 std::optional<RowRegion> RegionFinder::build(const Target &target) {
   RowRegion region;
+  region.dim = dim;
   region.rows = rows;
   region.granularity = target.chip.empty() ? 1 : kBlockRows;
   region.seeds.assign(seeds.begin(), seeds.end());
@@ -406,6 +501,9 @@ std::optional<RowRegion> RegionFinder::build(const Target &target) {
     };
     if (!consider(op->getResult(0), split.result))
       return std::nullopt;
+    if (auto gather = dyn_cast<AllGatherOp>(op);
+        gather && !addGather(gather, split, region))
+      return std::nullopt;
     for (auto [operand, part] :
          llvm::zip_equal(op->getOperands(), split.operands)) {
       if (!consider(operand, part))
@@ -418,32 +516,55 @@ std::optional<RowRegion> RegionFinder::build(const Target &target) {
         return std::nullopt;
     }
   }
+  if (gathers != Gathers::None && region.gathers.empty())
+    return std::nullopt;
+  if (!region.gathers.empty()) {
+    if (rows % region.ranks != 0 ||
+        (region.ranks > 1 && rows / region.ranks % region.granularity != 0))
+      return std::nullopt;
+    int64_t others = shapeOf(region.seeds[0]->getResult(0))[1 - dim];
+    if (!target.chip.empty())
+      region.mostPieces = std::clamp<int64_t>(
+          rows / region.ranks * others / kLeastProduct, 1, kMostPieces);
+  }
   region.ops = std::move(found);
   return region;
 }
 
 std::optional<RowRegion> RegionFinder::find(MatmulOp matmul,
                                             const Target &target) {
-  rows = shapeOf(matmul.getResult())[0];
+  rows = shapeOf(matmul.getResult())[dim];
   seeds.insert(matmul);
   while (follow())
     ;
   cut();
   takeInputs();
   std::optional<RowRegion> region = build(target);
-  return region && region->resultBytes < region->seedBytes ? region
-                                                           : std::nullopt;
+  if (!region ||
+      (gathers != Gathers::None && region->countPieces(kMostPieces) == 1))
+    return std::nullopt;
+  // What is not whole any more; of a product by columns, what goes in.
+  int64_t bytes = region->gatheredBytes + (dim == 0 ? region->seedBytes : 0);
+  return region->resultBytes < bytes ? region : std::nullopt;
 }
 
-std::vector<RowRegion> mlir::fp8::findRowRegions(Block &block,
-                                                 const Target &target) {
+std::vector<RowRegion>
+mlir::fp8::findRowRegions(Block &block, const Target &target, Gathers gathers) {
   std::vector<RowRegion> regions;
   DenseSet<Operation *> taken; // looked up only
+  if (llvm::none_of(block.getOps<AllGatherOp>(), [&](AllGatherOp gather) {
+        return gathers == Gathers::All || gather->hasAttr(kPiecesAttr);
+      }))
+    gathers = Gathers::None;
   for (MatmulOp matmul : block.getOps<MatmulOp>()) {
     if (taken.contains(matmul))
       continue;
-    std::optional<RowRegion> region =
-        RegionFinder(block, taken).find(matmul, target);
+    std::optional<RowRegion> region;
+    for (int dim = 0; gathers != Gathers::None && !region && dim < 2; ++dim)
+      region = RegionFinder(block, taken, dim, gathers).find(matmul, target);
+    if (!region)
+      region = RegionFinder(block, taken, /*dim=*/0, Gathers::None)
+                   .find(matmul, target);
     if (!region)
       continue;
     for (auto &[op, split] : region->ops)

@@ -5,8 +5,9 @@
 #
 # usage: rank_artifacts.sh BIN_DIR OUT_DIR
 #
-# Compiles small layers for two ranks on GPUs, NAME@POLICY.fp8, with their references NAME.ref; a program of collectives
-# alone with what two ranks on CPUs make of it, collectives.cpu.json; and two plans of one layer for the faults.
+# Compiles small layers for two ranks on GPUs, NAME@POLICY.fp8, with their references NAME.ref; NAME-pieces@auto.fp8 has
+# gathers in pieces, whose matmuls may have other bits there; a program of collectives alone with what two ranks on CPUs make
+# of it, collectives.cpu.json; and two plans of one layer for the faults.
 #
 # ===----------------------------------------------------------------------=== #
 set -euo pipefail
@@ -17,7 +18,7 @@ bin=$1
 out=$2
 here=$(cd "$(dirname "$0")" && pwd)
 mkdir -p "$out/faults"
-for layer in column-tensorwise column-block128 row-tensorwise row-block128 tp-rowwise tp-block128 fsdp-rowwise fsdp-block128 \
+for layer in column-tensorwise column-block128 row-tensorwise row-rowwise row-block128 tp-rowwise tp-block128 fsdp-rowwise fsdp-block128 \
   fsdp-tensorwise; do
   program=$out/$layer.mlir
   python3 "$here/../../examples/gen.py" --layers=2 "--kind=${layer%-*}" --tokens=512 --dim=256 --ffn=512 \
@@ -26,6 +27,10 @@ for layer in column-tensorwise column-block128 row-tensorwise row-block128 tp-ro
   for policy in auto min-cut recompute-all; do
     "$bin/fp8-opt" "$program" "--compile=target=h200,policy=$policy" --emit=artifact -o "$out/$layer@$policy.fp8"
   done
+  if [[ $layer == row-rowwise || $layer == tp-block128 ]]; then
+    cp "$out/$layer.ref" "$out/$layer-pieces.ref"
+    "$bin/fp8-opt" "$program" "--compile=target=h200,pieces=2" --emit=artifact -o "$out/$layer-pieces@auto.fp8"
+  fi
   rm "$program"
 done
 "$bin/fp8-opt" "$here/collectives.mlir" --compile=target=h200 --emit=artifact -o "$out/collectives@auto.fp8"

@@ -190,8 +190,8 @@ def FP8SelectSavedPass : Pass<"fp8-select-saved", "::mlir::ModuleOp"> {
       backward region, doubled where a value would otherwise fuse into its users, nothing for arguments) and its bans
       (matmuls, reductions, collectives, opaque ops are not recomputed);
     * `auto`: the fastest plan whose true peak is within `budget`; without one, the fastest, then the lowest peak.
-      Where that helps, ops that are independent by rows run in 2, 4 or 8 pieces: their matmuls are marked `fp8.pieces`
-      for `fp8-split-rows`.
+      Where that helps, ops that are independent by rows run in 2, 4 or 8 pieces, and gathers with them: their matmuls
+      and gathers are marked `fp8.pieces` for `fp8-split-rows`.
 
     With `host-memory` above 0, `auto` may also have values wait in host memory between their last use in forward and their
     first in backward (`fp8-offload`), within as many bytes, on targets with a link to the host.
@@ -225,8 +225,13 @@ def FP8SplitRowsPass : Pass<"fp8-split-rows", "::mlir::ModuleOp"> {
     known only by their shapes) stay whole. Bits do not change. Pieces start at multiples of 128 rows where a block recipe
     or a GPU asks for it.
 
-    Split are the regions with a matmul marked `fp8.pieces = N`, as `fp8-select-saved` marks them, and with the option
-    `pieces` the others too.
+    A gather that only the region reads may be in it, with what is made of the shard for it alone. Along the rows a piece is
+    then some rows of each rank's shard: gathered together, and multiplied rank by rank into their places of the result.
+    Other dimensions are cut as they come. A matmul whose rows have no region is looked at by columns, for gathers alone:
+    its b operand, or the b operands of products of one sum, gathered a few columns at a time.
+
+    Split are the regions with a matmul or a gather marked `fp8.pieces = N`, as `fp8-select-saved` marks them, and with the
+    option `pieces` the others too. A gather is in a region only where it is marked, or by that option.
   }];
   let options = [Option<"pieces", "pieces", "int64_t", "0", "pieces of every region; 0: only of those marked">];
   let dependentDialects = ["::mlir::fp8::FP8Dialect", "::mlir::arith::ArithDialect"];

@@ -11,13 +11,14 @@
 #define FP8_TRANSFORMS_PIECEPLANS_H
 
 #include "fp8/Analysis/Decisions.h"
+#include "fp8/Transforms/RowRegions.h"
 
 namespace mlir::fp8 {
 
-/// A matmul of a function whose selection is applied, by its number in program
-/// order, and the pieces that its region is to run in.
+/// A matmul or a gather of a function whose selection is applied, by its number
+/// in program order among these, and the pieces that its region is to run in.
 struct PieceMark {
-  int matmul = 0;
+  int op = 0;
   int64_t pieces = 1;
 };
 
@@ -51,8 +52,11 @@ public:
   PieceSearch(const PlanGraph &graph, Fusion fusion)
       : graph(graph), fusion(fusion) {}
 
-  /// The plan with every region of `selection` in `pieces` pieces.
-  PiecePlan splitAll(const Selection &selection, int64_t pieces);
+  /// The plan with every region of `selection` in `pieces` pieces, with the
+  /// gathers that can be in one or none; in fewer where not `isAsked` and more
+  /// are not worth it.
+  PiecePlan splitAll(const Selection &selection, int64_t pieces,
+                     Gathers gathers = Gathers::All, bool isAsked = true);
 
   /// Plans with a lower peak than `frontier`, the frontier of the plans without
   /// pieces, or faster than its plans of the same peak. Looks at a number of
@@ -86,7 +90,7 @@ private:
   Fusion fusion;
 };
 
-/// Marks the matmuls of `func`, whose selection is applied, for
+/// Marks the matmuls and gathers of `func`, whose selection is applied, for
 /// fp8-split-rows.
 void markPieces(func::FuncOp func, ArrayRef<PieceMark> marks);
 

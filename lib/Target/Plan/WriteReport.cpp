@@ -129,7 +129,7 @@ static void writeFunction(const PlanFacts &facts, raw_ostream &os) {
        << std::string(22, ' ') << entry.why << '\n';
 
   if (!facts.decisions.pieces.empty())
-    os << "\nMade in pieces of rows\n";
+    os << "\nMade in pieces of rows or columns\n";
   for (const PiecesDecision &entry : facts.decisions.pieces)
     os << llvm::formatv("{0,20}  ", entry.pieces) << entry.value << '\n'
        << std::string(22, ' ') << entry.why << '\n';

@@ -180,7 +180,8 @@ LogicalResult FP8Dialect::verifyOperationAttribute(Operation *op,
                                : verifyUnit(emitError, attribute);
   }
   if (name == kPiecesAttr) {
-    if (failed(expectOn(isa<MatmulOp>(op), "an 'fp8.matmul'")))
+    if (failed(expectOn(isa<MatmulOp, AllGatherOp>(op),
+                        "an 'fp8.matmul' or an 'fp8.all_gather'")))
       return failure();
     if (isI64(value, 1))
       return success();

@@ -357,7 +357,7 @@ func.func @f(%x: tensor<32x16xbf16>, %w: tensor<16x8xbf16>) {
 // -----
 
 func.func @f(%x: tensor<32x16xbf16>) {
-  // expected-error@+1 {{expected 'fp8.pieces' on an 'fp8.matmul', but got it on 'arith.negf'}}
+  // expected-error@+1 {{expected 'fp8.pieces' on an 'fp8.matmul' or an 'fp8.all_gather', but got it on 'arith.negf'}}
   %0 = arith.negf %x {fp8.pieces = 2 : i64} : tensor<32x16xbf16>
   return
 }
