@@ -46,7 +46,7 @@ def FP8_Dialect : Dialect {
     | `fp8.part_of` | a function | string, not empty | the function whose step it is a part of, set by `fp8-split` |
     | `fp8.checkpoint` | an op with results | unit | `recompute-all` keeps its results |
     | `fp8.policy` | an op with results | `"save"`, `"recompute"` or `"offload"`, or an array of them, one per result | overrides every policy of `fp8-select-saved` |
-    | `fp8.pieces` | `fp8.matmul` | an i64, at least 1 | `fp8-split-rows` makes its result, and what is computed from it a row at a time, in so many pieces |
+    | `fp8.pieces` | `fp8.matmul`, `fp8.all_gather` | an i64, at least 1 | `fp8-split-rows` makes its result, and what is computed from it a row at a time, in so many pieces; of a gather, with the products that read it |
     | `fp8.offload` | an op with results | array of numbers of results | `fp8-offload` has these results wait in host memory, by `fp8-select-saved` |
     | `fp8.lossy` | `fp8.dequantize` | dictionary of the strings `value` and `form`, the i64 `bytes` and `exact_bytes`, and perhaps the f64 `grad_rel_error` and the string `counter` | the inexact form that backward reads a value in, by `fp8-keep-lossy` |
     | `fp8.grid` | a module | dictionary of axis name to i64 size of at least 1 | the ranks |
