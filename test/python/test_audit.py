@@ -226,10 +226,12 @@ def play(recorder, plan, held=""):
     for value, entry in freed.items():
         ends.setdefault(entry["after"], []).append(value)
     live, late = {}, []
-    for op in timeline:
+    border = min(timeline.index(entry["naive_after"]) for entry in plan["frees"])
+    for index, op in enumerate(timeline):
         for value in made.get(op, []):
             function = "".join(c for c in value.replace(".", "_") if not c.isdigit())
-            live[value] = recorder.alloc(sizes[value], ("model.py", 1, function))
+            caller = ("train.py", 1, "main") if index <= border else ("train.py", 2, "backward")
+            live[value] = recorder.alloc(sizes[value], ("model.py", 1, function), caller)
         for value in ends.get(op, []):
             handle = live.pop(value)
             if held and value.startswith("layers.") and value.endswith(held):
