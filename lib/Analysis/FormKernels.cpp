@@ -146,7 +146,8 @@ std::optional<Locality> Former::localityIn(int id, int group) {
   // A piece is stored where it is made, in whatever order it lies.
   if (node.writesPiece) {
     int piece = instance.operands[0];
-    return program.values[piece].root == piece && producerGroup(piece) == group
+    return program.values[piece].root == piece &&
+                   producerGroup(piece) == group && !writesPieceOf(group, id)
                ? std::optional(Locality::Moved)
                : std::nullopt;
   }
@@ -219,6 +220,16 @@ bool Former::readsStored(int reader, int producer) const {
   });
 }
 
+bool Former::writesPieceOf(int group, int id) const {
+  auto rootOf = [&](int instance) {
+    return program.values[program.instances[instance].results[0]].root;
+  };
+  return llvm::any_of(groups[group].members, [&](int member) {
+    return program.node(program.instances[member]).writesPiece &&
+           rootOf(member) == rootOf(id);
+  });
+}
+
 bool Former::canMerge(int group, int other) {
   const Group &into = groups[group], &from = groups[other];
   if (other == group || into.kind != NodeClass::Loop || into.alone ||
@@ -233,6 +244,11 @@ bool Former::canMerge(int group, int other) {
   // Members may read each other's kernel only through values available in the
   // loop.
   if (readsStored(group, other) || readsStored(other, group))
+    return false;
+  if (llvm::any_of(from.members, [&](int member) {
+        return program.node(program.instances[member]).writesPiece &&
+               writesPieceOf(group, member);
+      }))
     return false;
   return !hasPathThroughOthers(other, group) &&
          !hasPathThroughOthers(group, other);

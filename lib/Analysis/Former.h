@@ -140,6 +140,9 @@ private:
   /// True where a member of `reader` reads a value that kernel `producer` has
   /// only once it has stored it.
   bool readsStored(int reader, int producer) const;
+  /// True where the kernel writes a piece of the tensor that `id` writes one
+  /// of: it would have to hand that on with and without the later piece.
+  bool writesPieceOf(int group, int id) const;
   void join(int id, int group, Locality where);
   /// Has a matmul write its result as the piece that `id` updates with it.
   bool joinMatmul(int id);
