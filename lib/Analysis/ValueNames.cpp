@@ -110,7 +110,11 @@ void ValueNames::add(Operation *op) {
   std::vector<std::pair<Value, std::string>> found; // named
   auto findFree = [&](ArrayRef<Value> values,
                       function_ref<std::string(Value, StringRef)> name) {
-    for (unsigned number = 1;; ++number) {
+    // Ops of one name are many: each goes on where the last one stopped.
+    std::string key;
+    for (Value value : values)
+      key += name(value, "") + '\n';
+    for (unsigned &number = next.try_emplace(key, 1).first->second;; ++number) {
       std::string mark = number > 1 ? "'" + std::to_string(number) : "";
       found.clear();
       for (Value value : values)

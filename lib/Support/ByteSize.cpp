@@ -47,3 +47,17 @@ std::optional<int64_t> mlir::fp8::parseByteSize(StringRef text) {
     return std::nullopt;
   return static_cast<int64_t>(std::floor(value * factor));
 }
+
+LogicalResult
+mlir::fp8::parseByteOption(StringRef name, StringRef text,
+                           std::optional<int64_t> &bytes,
+                           function_ref<InFlightDiagnostic()> emitError) {
+  if (text.empty())
+    return success();
+  bytes = parseByteSize(text);
+  if (bytes)
+    return success();
+  return emitError() << "expected '" << name
+                     << "' to be bytes such as 40GiB or 1000000, but got '"
+                     << text << "'";
+}

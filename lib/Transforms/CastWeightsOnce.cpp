@@ -258,8 +258,10 @@ struct CastWeightsOncePass
       return signalPassFailure();
     }
     Limits limits;
-    if (failed(parse("budget", budget, limits.peak)) ||
-        failed(parse("device-memory", deviceMemory, limits.device)))
+    auto emitError = [&] { return module.emitError(); };
+    if (failed(parseByteOption("budget", budget, limits.peak, emitError)) ||
+        failed(parseByteOption("device-memory", deviceMemory, limits.device,
+                               emitError)))
       return signalPassFailure();
     if (weightCasts == "microbatch")
       return;
@@ -305,18 +307,6 @@ private:
     std::optional<int64_t> peak;   ///< of the peak beside the casts kept
     std::optional<int64_t> device; ///< of the peak beside all arguments
   };
-
-  LogicalResult parse(StringRef option, StringRef text,
-                      std::optional<int64_t> &bytes) {
-    if (text.empty())
-      return success();
-    bytes = parseByteSize(text);
-    if (bytes)
-      return success();
-    return getOperation().emitError()
-           << "expected '" << option << "' to be bytes such as 40GiB or "
-           << "1000000, but got '" << text << "'";
-  }
 
   /// The time of a step, its microbatches and what runs before them, with the
   /// fastest plans within `limits`, infinite where there are none, and how many

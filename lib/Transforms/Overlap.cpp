@@ -417,22 +417,7 @@ struct OverlapPass : fp8::impl::FP8OverlapPassBase<OverlapPass> {
 
 private:
   LogicalResult run();
-  /// Reads option `name`.
-  LogicalResult parse(StringRef name, StringRef text,
-                      std::optional<int64_t> &bytes);
 };
-
-LogicalResult OverlapPass::parse(StringRef name, StringRef text,
-                                 std::optional<int64_t> &bytes) {
-  if (text.empty())
-    return success();
-  bytes = parseByteSize(text);
-  if (bytes)
-    return success();
-  return getOperation().emitError()
-         << "expected '" << name
-         << "' to be bytes such as 40GiB or 1000000, but got '" << text << "'";
-}
 
 LogicalResult OverlapPass::run() {
   ModuleOp module = getOperation();
@@ -441,8 +426,10 @@ LogicalResult OverlapPass::run() {
            << "expected 'overlap' to be default or none, but got '" << overlap
            << "'";
   std::optional<int64_t> budgetBytes, deviceBytes;
-  if (failed(parse("budget", budget, budgetBytes)) ||
-      failed(parse("device-memory", deviceMemory, deviceBytes)))
+  auto emitError = [&] { return module.emitError(); };
+  if (failed(parseByteOption("budget", budget, budgetBytes, emitError)) ||
+      failed(parseByteOption("device-memory", deviceMemory, deviceBytes,
+                             emitError)))
     return failure();
   const Target *target = getTargetOf(module);
   if (!target)

@@ -91,26 +91,16 @@ LogicalResult SelectSavedPass::run() {
   if (pieces < 0 || pieces > kMostPieces)
     return module.emitError("expected 'pieces' from 0 to ")
            << kMostPieces << ", but got " << int64_t(pieces);
-  auto parseLimit = [&](StringRef name, StringRef text,
-                        std::optional<int64_t> &bytes) -> LogicalResult {
-    if (text.empty())
-      return success();
-    bytes = parseByteSize(text);
-    if (!bytes)
-      return module.emitError("expected '")
-             << name << "' to be bytes such as 40GiB or 1000000, but got '"
-             << text << "'";
-    return success();
-  };
-  if (failed(parseLimit("budget", budget, budgetBytes)) ||
-      failed(parseLimit("device-memory", deviceMemory, deviceBytes)))
+  auto emitError = [&] { return module.emitError(); };
+  if (failed(parseByteOption("budget", budget, budgetBytes, emitError)) ||
+      failed(parseByteOption("device-memory", deviceMemory, deviceBytes,
+                             emitError)))
     return failure();
   std::optional<int64_t> granted;
-  if (failed(parseLimit("host-memory", hostMemory, granted)))
+  if (failed(parseByteOption("host-memory", hostMemory, granted, emitError)))
     return failure();
   hostBytes = granted.value_or(0);
-  FailureOr<llvm::StringSet<>> list =
-      parseOpList(ops, [&] { return module.emitError(); });
+  FailureOr<llvm::StringSet<>> list = parseOpList(ops, emitError);
   if (failed(list))
     return failure();
   listedOps = std::move(*list);

@@ -41,10 +41,10 @@ def generate(gen, *arguments):
     return subprocess.run([sys.executable, gen, *arguments], capture_output=True, check=True, text=True).stdout
 
 
-def chain(count):
+def chain(count, location=""):
     """A chain of `count` elementwise ops, whose recomputation is as deep."""
     kind = "tensor<64x64xf32>"
-    body = "".join(f"  %x{i + 1} = math.tanh %x{i} : {kind}\n" for i in range(count))
+    body = "".join(f"  %x{i + 1} = math.tanh %x{i} : {kind}{location}\n" for i in range(count))
     return f"func.func @chain(%x0: {kind}) -> {kind} {{\n{body}  return %x{count} : {kind}\n}}\n"
 
 
@@ -82,6 +82,9 @@ def main():
             assert other[key] <= most * whole[key], f"{kind} {arguments}: {key} {other[key]}, else {whole[key]}"
     _, seconds = plan(chain(5000))
     assert seconds < 30, f"chain: {seconds} s"
+    # All of one name: plans number them.
+    _, seconds = plan(chain(20_000, ' loc("same")'))
+    assert seconds < 30, f"chain of one name: {seconds} s"
     # A step of 50,000 ops, in which nothing repeats; and a smaller one twice.
     _, seconds = plan(generate(gen, "--kind=tangle", "--ops=11400"))
     print(f"tangle: {seconds:.1f} s", file=sys.stderr)

@@ -64,6 +64,8 @@ private:
   DenseMap<Value, std::string> names; ///< of results with storage or a view
   std::vector<std::pair<Operation *, std::string>> renamed;
   llvm::StringSet<> taken;
+  /// By the names of an op's results, the mark that the next one begins with.
+  llvm::StringMap<unsigned> next;
 };
 
 } // namespace mlir::fp8

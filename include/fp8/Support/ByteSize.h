@@ -9,7 +9,7 @@
 #ifndef FP8_SUPPORT_BYTESIZE_H
 #define FP8_SUPPORT_BYTESIZE_H
 
-#include "mlir/Support/LLVM.h"
+#include "mlir/IR/Diagnostics.h"
 
 #include <optional>
 
@@ -20,6 +20,12 @@ namespace mlir::fp8 {
 /// of 1000). Nothing for anything else, for a negative number and for what does
 /// not fit in 63 bits.
 std::optional<int64_t> parseByteSize(StringRef text);
+
+/// Reads the text of option `name` of a pass into `bytes`, which an empty text
+/// leaves alone. Fails with an error where it is none of the above.
+LogicalResult parseByteOption(StringRef name, StringRef text,
+                              std::optional<int64_t> &bytes,
+                              function_ref<InFlightDiagnostic()> emitError);
 
 } // namespace mlir::fp8
 
